@@ -1,0 +1,219 @@
+"""A folder of files becomes documents and their layouts.
+
+A `Document` is one immutable text. Its `Layout` says where pages, headings, lines and repeated page furniture lie in that
+text, as character offsets, so that each range of characters maps back to its page and its box.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from localeval.records import BadInput, Document, Span, Unit
+
+SUFFIXES = (".pdf", ".md", ".txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a document. `index` counts from 0; `label` is what the page itself prints ("iv", "12")."""
+
+    index: int
+    label: str
+    start: int
+    end: int
+    width: float = 0.0
+    height: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading line, its offsets, and its depth from 1."""
+
+    start: int
+    end: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text on a page: offsets, page index, box in points from the top left corner."""
+
+    start: int
+    end: int
+    page: int
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The sidecar of one document. boilerplate: `(start, end)` of repeated headers and footers, kept in the text."""
+
+    doc_id: str
+    title: str = ""
+    pages: tuple[Page, ...] = ()
+    headings: tuple[Heading, ...] = ()
+    boilerplate: tuple[tuple[int, int], ...] = ()
+    lines: tuple[Line, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def page_of(self, span: Span) -> int | None:
+        """Index of the page the span overlaps most (tie: the earlier); None where the document has no such page."""
+        best = max(self.pages, key=lambda p: (min(p.end, span.end) - max(p.start, span.start), -p.index), default=None)
+        if best is None or min(best.end, span.end) <= max(best.start, span.start):
+            return None
+        return best.index
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Documents in order of `doc_id`, their layouts, and the files that could not be read with the reason."""
+
+    documents: tuple[Document, ...]
+    layouts: dict[str, Layout]
+    failures: dict[str, str]
+
+    def __getitem__(self, doc_id: str) -> Document:
+        for document in self.documents:
+            if document.doc_id == doc_id:
+                return document
+        raise KeyError(doc_id)
+
+    def text(self, span: Span) -> str:
+        return self[span.doc_id][span]
+
+    def pages(self) -> list[Unit]:
+        """Page units of all documents. A document without pages is one page."""
+        return [
+            Unit(Span(doc.doc_id, page.start, page.end), "page", label=page.label)
+            for doc in self.documents
+            for page in self.layouts[doc.doc_id].pages or (Page(0, "1", 0, len(doc.text)),)
+        ]
+
+    def wholes(self) -> list[Unit]:
+        """Document units."""
+        return [
+            Unit(Span(doc.doc_id, 0, len(doc.text)), "document", label=self.layouts[doc.doc_id].title)
+            for doc in self.documents
+        ]
+
+
+def sha256(data: bytes | str) -> str:
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+def make_document(doc_id: str, text: str, source: bytes, language: str = "en") -> Document:
+    return Document(doc_id, text, sha256(source), sha256(text), language)
+
+
+def normalise(text: str) -> str:
+    """Text as every document holds it: no byte-order mark, no NUL, newlines as `\\n`. Done once, before any offset is taken."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
+
+
+def read_plain(path: Path, doc_id: str, language: str = "en") -> tuple[Document, Layout]:
+    """A markdown or text file. Markdown headings (`#` to `######`, outside code fences) become headings; no pages."""
+    source = path.read_bytes()
+    try:
+        text = normalise(source.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    headings = _markdown_headings(text) if path.suffix == ".md" else ()
+    title = text[headings[0].start : headings[0].end].lstrip("# ").strip() if headings else path.stem
+    return make_document(doc_id, text, source, language), Layout(doc_id, title, headings=headings)
+
+
+def _markdown_headings(text: str) -> tuple[Heading, ...]:
+    headings, fenced, position = [], False, 0
+    for line in text.splitlines(keepends=True):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        match = None if fenced else re.match(r"(#{1,6})[ \t]+\S", line)
+        if match:
+            headings.append(Heading(position, position + len(line.rstrip()), len(match[1])))
+        position += len(line)
+    return tuple(headings)
+
+
+def find_files(folder: Path) -> list[Path]:
+    """The readable files of a corpus folder, in order of their posix path; hidden files are left out."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder; 'corpus' must name a folder of {', '.join(SUFFIXES)} files")
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and path.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    if not files:
+        raise BadInput(f"{folder}: no {', '.join(SUFFIXES)} file in it; put the documents there")
+    return sorted(files, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def load(folder: Path, language: str = "en", *, strict: bool = True, progress=lambda text: None) -> Corpus:
+    """Reads every document below `folder`.
+
+    With `strict` the first unreadable file raises `BadInput` naming it; otherwise it is listed in `Corpus.failures`.
+    A document without any text is a failure too: nothing could ever be retrieved from it.
+    """
+    from localeval import pdf
+
+    documents, layouts, failures = [], {}, {}
+    files = find_files(folder)
+    for number, path in enumerate(files, 1):
+        doc_id = path.relative_to(folder).as_posix()
+        progress(f"{number} of {len(files)}: {doc_id}")
+        try:
+            read = pdf.read if path.suffix.lower() == ".pdf" else read_plain
+            document, layout = read(path, doc_id, language)
+            if not document.text.strip():
+                raise BadInput(f"{path}: no text in it (a scan without a text layer, or an empty file); remove it or add OCR")
+        except BadInput as error:
+            if strict:
+                raise
+            failures[doc_id] = str(error)
+            continue
+        documents.append(document)
+        layouts[doc_id] = layout
+    return Corpus(tuple(documents), layouts, failures)
+
+
+def write_jsonl(corpus: Corpus, path: Path) -> None:
+    """One line a document: its fields and its layout. Offsets in code points."""
+    with path.open("w", encoding="utf-8") as out:
+        for doc in corpus.documents:
+            row = asdict(doc) | {"layout": asdict(corpus.layouts[doc.doc_id])}
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def read_jsonl(path: Path) -> Corpus:
+    documents, layouts = [], {}
+    with path.open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            layout = row.pop("layout")
+            documents.append(Document(**row))
+            layouts[row["doc_id"]] = _layout(layout)
+    return Corpus(tuple(documents), layouts, {})
+
+
+def _layout(row: dict) -> Layout:
+    return Layout(
+        doc_id=row["doc_id"],
+        title=row["title"],
+        pages=tuple(Page(**page) for page in row["pages"]),
+        headings=tuple(Heading(**heading) for heading in row["headings"]),
+        boilerplate=tuple((start, end) for start, end in row["boilerplate"]),
+        lines=tuple(Line(**(line | {"box": tuple(line["box"])})) for line in row["lines"]),
+        notes=tuple(row["notes"]),
+    )
+
+
+def fingerprint(documents: Iterable[Document]) -> str:
+    """`sha256:` over the sorted lines `doc_id:sha256(text)`; independent of order, titles and file dates."""
+    lines = sorted(f"{doc.doc_id}:{doc.text_sha256}" for doc in documents)
+    return "sha256:" + sha256("\n".join(lines))

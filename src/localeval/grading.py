@@ -1,0 +1,156 @@
+"""From hits to gains: which ranked units count for a question, under a named rule.
+
+Evidence is stored once, as graded spans. What a unit is worth is derived here, per `ScoringRule`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from localeval.records import Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
+
+# Which rules can judge evidence of which kind. A rule finer than the evidence was judged at is not applicable.
+APPLICABLE = {
+    "span": {
+        "chunk/contains", "chunk/overlaps", "chunk/same_document", "symbol/contains", "symbol/overlaps",
+        "section/contains", "section/overlaps", "page/contains", "page/overlaps", "document/contains",
+    },
+    "symbol": {"symbol/contains", "chunk/same_document", "document/contains"},
+    "section": {"section/contains", "section/overlaps", "chunk/same_document", "document/contains"},
+    "page": {"page/contains", "page/overlaps", "chunk/same_document", "document/contains"},
+    "document": {"chunk/same_document", "document/contains"},
+}  # fmt: skip
+
+
+class Units:
+    """The units one rule ranks, ready to be looked up: by place, and by class of identical text.
+
+    units: every unit of one kind that a system could return. text: slices the text of a span; where it is given, units
+    with exactly the same text are one class, which counts once in the gains and once in the ideal.
+    """
+
+    def __init__(self, units: Iterable[Unit], text: Callable[[Span], str] | None = None):
+        self.spans = sorted({unit.span for unit in units})
+        self._by_document: dict[str, list[Span]] = defaultdict(list)
+        for span in self.spans:
+            self._by_document[span.doc_id].append(span)
+        self._starts = {doc: [span.start for span in spans] for doc, spans in self._by_document.items()}
+        self._longest = {doc: max(map(len, spans)) for doc, spans in self._by_document.items()}
+        self._twins: dict[Span, tuple[Span, ...]] = {}
+        if text:
+            same = defaultdict(list)
+            for span in self.spans:
+                same[text(span)].append(span)
+            self._twins = {span: tuple(group) for group in same.values() if len(group) > 1 for span in group}
+
+    def of(self, doc_id: str) -> Sequence[Span]:
+        return self._by_document.get(doc_id, ())
+
+    def touching(self, span: Span) -> list[Span]:
+        """Units that share at least one character with `span`, in order."""
+        spans = self.of(span.doc_id)
+        if not spans:
+            return []
+        starts, reach = self._starts[span.doc_id], self._longest[span.doc_id]
+        first = bisect_right(starts, span.start - reach)
+        last = bisect_right(starts, span.end)
+        return [unit for unit in spans[max(0, first - 1) : last] if unit.overlap(span)]
+
+    def twins(self, span: Span) -> tuple[Span, ...]:
+        """All units whose text is exactly that of `span`, itself among them."""
+        return self._twins.get(span, (span,))
+
+
+def applicable(evidence: Evidence, rule: ScoringRule) -> bool:
+    return str(rule) in APPLICABLE[evidence.kind]
+
+
+def counts(unit: Span, evidence: Evidence, rule: ScoringRule) -> bool:
+    """Whether one unit satisfies one piece of evidence under `rule`."""
+    if rule.match == "same_document" or rule.unit == "document":
+        return unit.doc_id == evidence.span.doc_id
+    if rule.match == "contains":
+        return unit.contains(evidence.span)
+    return unit.overlap(evidence.span) > 0
+
+
+def overlap_share(unit: Span, evidence: Evidence) -> float:
+    """Share of the evidence's characters that lie in the unit, between 0 and 1."""
+    return unit.overlap(evidence.span) / len(evidence.span) if len(evidence.span) else 0.0
+
+
+def collapse(spans: Iterable[Span], units: Units) -> list[Span]:
+    """A ranking in coarser units: each span becomes the unit it overlaps most (tie: the earlier), first occurrence kept.
+
+    A span that touches no unit is dropped: there is nothing of this kind to rank.
+    """
+    seen: dict[Span, None] = {}
+    for span in spans:
+        found = units.touching(span)
+        if found:
+            seen.setdefault(max(found, key=lambda unit: (unit.overlap(span), -unit.start)))
+    return list(seen)
+
+
+def grade(hits: Sequence[Hit], query: Query, rule: ScoringRule, units: Units) -> Graded:
+    """What a ranking is worth for one query.
+
+    hits: best first; chunks or finer for any rule, collapsed to pages or documents where the rule ranks those.
+    units: every unit of the kind the rule ranks, from the chunker that made the hits.
+    """
+    if isinstance(hits, (set, frozenset)):
+        raise TypeError("hits must be in order; a set has none")
+    if not query.answerable:
+        return Graded(query.query_id, "unanswerable")
+    evidence = [item for item in query.evidence if applicable(item, rule)]
+    if not evidence:
+        return Graded(query.query_id, "not_applicable")
+    ranking = [hit.span for hit in hits]
+    if rule.unit in ("page", "document", "section"):
+        ranking = collapse(ranking, units)
+    covered_by, merge = _covered_by(evidence, rule, units), rule.match != "same_document"
+    classes = {units.twins(span) if merge else (span,) for span in covered_by}
+    grades = tuple(item.grade for item in evidence)
+    ideal = sorted((_gain(_class_covers(group, covered_by), grades) for group in classes), reverse=True)
+    gains, covers = _walk(ranking, covered_by, units if merge else None, grades)
+    status = "scored" if ideal else "unreachable"
+    return Graded(query.query_id, status, gains, covers, tuple(ideal), grades, len(ranking))
+
+
+def _covered_by(evidence: Sequence[Evidence], rule: ScoringRule, units: Units) -> dict[Span, set[int]]:
+    """Every unit that satisfies some evidence -> the indexes it satisfies."""
+    whole = rule.match == "same_document" or rule.unit == "document"
+    found: dict[Span, set[int]] = defaultdict(set)
+    for index, item in enumerate(evidence):
+        for unit in units.of(item.span.doc_id) if whole else units.touching(item.span):
+            if counts(unit, item, rule):
+                found[unit].add(index)
+    return found
+
+
+def _class_covers(group: Iterable[Span], covered_by: dict[Span, set[int]]) -> set[int]:
+    return set().union(*(covered_by.get(span, ()) for span in group))
+
+
+def _gain(indexes: Iterable[int], grades: Sequence[int]) -> float:
+    """Gain of a coarse unit: the highest grade it covers."""
+    return float(max((grades[index] for index in indexes), default=0))
+
+
+def _walk(ranking, covered_by, units, grades):
+    """Sparse gains and newly covered evidence along a ranking; a class of identical units is rewarded at its first rank."""
+    gains, covers, rewarded, known = [], [], set(), set()
+    for rank, span in enumerate(ranking, 1):
+        group = units.twins(span) if units else (span,)
+        indexes = _class_covers(group, covered_by)
+        if not indexes or group in rewarded:
+            continue
+        rewarded.add(group)
+        gains.append((rank, _gain(indexes, grades)))
+        new = indexes - known
+        if new:
+            known |= new
+            covers.append((rank, tuple(sorted(new))))
+    return tuple(gains), tuple(covers)

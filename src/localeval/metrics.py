@@ -1,0 +1,154 @@
+"""Ranking metrics. A metric sees the gains of one ranking and an ideal, nothing else, and gives one number or none.
+
+Names are trec_eval's where it has one; the cut is part of the name (`ndcg@10`). Ranks count from 1, a unit with gain above
+0 is relevant, ties were settled before (see `grading`). Discount log2(rank + 1), gain linear in the grade (Järvelin and
+Kekäläinen 2002); `ndcg_exp` takes 2^grade - 1 (Burges et al. 2005).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+
+from localeval.records import BadInput, Graded
+
+Metric = Callable[[Graded, int | None], float]
+
+
+def _relevant(graded: Graded, cut: int | None) -> list[int]:
+    """Ranks of relevant units down to the cut."""
+    return [rank for rank, gain in graded.gains if gain > 0 and (cut is None or rank <= cut)]
+
+
+def _all_relevant(graded: Graded) -> int:
+    return sum(gain > 0 for gain in graded.ideal)
+
+
+def _dcg(gains: Iterable[tuple[int, float]], cut: int | None) -> float:
+    return math.fsum(gain / math.log2(rank + 1) for rank, gain in gains if gain > 0 and (cut is None or rank <= cut))
+
+
+def _ndcg(gains, ideal, cut) -> float:
+    best = _dcg(enumerate(sorted(ideal, reverse=True), 1), cut)
+    return _dcg(gains, cut) / best if best else 0.0
+
+
+def ndcg(graded: Graded, cut: int | None = None) -> float:
+    """Discounted gain of the ranking over that of the best ranking of all relevant units, both cut at the same rank."""
+    return _ndcg(graded.gains, graded.ideal, cut)
+
+
+def ndcg_exp(graded: Graded, cut: int | None = None) -> float:
+    """As `ndcg`, with gain 2^grade - 1."""
+    return _ndcg([(rank, 2**gain - 1) for rank, gain in graded.gains], [2**gain - 1 for gain in graded.ideal], cut)
+
+
+def rr(graded: Graded, cut: int | None = None) -> float:
+    """Reciprocal rank of the first relevant unit; 0 when none stands above the cut. Its mean is called mrr."""
+    ranks = _relevant(graded, cut)
+    return 1 / ranks[0] if ranks else 0.0
+
+
+def p(graded: Graded, cut: int | None = None) -> float:
+    """Precision: relevant units above the cut, over the cut (not over the number returned)."""
+    return len(_relevant(graded, cut)) / (cut or graded.ranked or 1)
+
+
+def recall(graded: Graded, cut: int | None = None) -> float:
+    """Relevant units above the cut, over all relevant units. Cannot reach 1 when there are more of them than the cut."""
+    return len(_relevant(graded, cut)) / (_all_relevant(graded) or 1)
+
+
+def success(graded: Graded, cut: int | None = None) -> float:
+    """1 when at least one relevant unit stands above the cut, else 0."""
+    return float(bool(_relevant(graded, cut)))
+
+
+def ap(graded: Graded, cut: int | None = None) -> float:
+    """Average precision: mean over all relevant units of the precision at their rank. Its mean is called map."""
+    ranks = _relevant(graded, cut)
+    return math.fsum(seen / rank for seen, rank in enumerate(ranks, 1)) / (_all_relevant(graded) or 1)
+
+
+def evidence_recall(graded: Graded, cut: int | None = None) -> float:
+    """Pieces of evidence covered above the cut, each once, over all pieces the rule can judge."""
+    found = sum(len(indexes) for rank, indexes in graded.covers if cut is None or rank <= cut)
+    return found / len(graded.evidence) if graded.evidence else 0.0
+
+
+def evidence_ndcg(graded: Graded, cut: int | None = None) -> float:
+    """As `ndcg` over pieces of evidence, each rewarded once; the ideal depends on the evidence only, not on the chunker.
+
+    Pieces found by one unit are read one after another: each takes the rank of its unit or the next free place, whichever
+    is later. A unit that holds all three pieces at rank 1 is therefore perfect, and nothing beats the ideal.
+    """
+    places, last = [], 0
+    for rank, indexes in graded.covers:
+        if cut is not None and rank > cut:
+            break
+        for grade in sorted((graded.evidence[index] for index in indexes), reverse=True):
+            last = max(rank, last + 1)
+            places.append((last, grade))
+    return _ndcg(places, graded.evidence, cut)
+
+
+METRICS: dict[str, Metric] = {
+    "ndcg": ndcg,
+    "ndcg_exp": ndcg_exp,
+    "rr": rr,
+    "p": p,
+    "recall": recall,
+    "success": success,
+    "ap": ap,
+    "evidence_recall": evidence_recall,
+    "evidence_ndcg": evidence_ndcg,
+}
+BINARY = {"success"}
+
+
+def parse(name: str) -> tuple[Metric, int | None]:
+    """`"ndcg@10"` -> its function and its cut. Errors name what is known."""
+    match = re.fullmatch(r"([a-z_]+)(?:@([1-9]\d*))?", name)
+    if not match or match[1] not in METRICS:
+        raise BadInput(f"unknown metric {name!r}; known: {', '.join(METRICS)}, each with or without a cut, as in ndcg@10")
+    return METRICS[match[1]], int(match[2]) if match[2] else None
+
+
+def is_binary(name: str) -> bool:
+    """True for metrics that are 0 or 1 for every query: their degenerate intervals are Wilson's."""
+    return name.partition("@")[0] in BINARY or name == "p@1"
+
+
+def measure(graded: Graded, name: str) -> float | None:
+    """One metric of one query. Unreachable is 0 (named, counted, and left out of the second mean); no value where the state
+    is unanswerable or not applicable."""
+    if graded.status in ("unanswerable", "not_applicable"):
+        return None
+    function, cut = parse(name)
+    return 0.0 if graded.status == "unreachable" else function(graded, cut)
+
+
+# What each name asks, and what is computed; `{unit}` and `{counts}` are filled in from the rule.
+ASKS = {
+    "p": ("How much of the top is evidence?", "{unit} above the cut that {counts}, over the cut"),
+    "success": ("Is any evidence near the top?", "1 if a {unit} above the cut {counts}, else 0"),
+    "rr": ("How high is the first piece of evidence?", "1 / rank of the first {unit} that {counts}; 0 below the cut"),
+    "recall": ("How much of the evidence was found?", "{unit}s above the cut that {counts}, over all such {unit}s of the corpus"),
+    "ndcg": ("Is the evidence near the top, best first?", "grade / log2(rank + 1) of {unit}s that {counts}, over the best order of all of them"),
+    "evidence_recall": ("How much of the evidence was found?", "pieces of evidence covered by a {unit} above the cut, each once, over all pieces"),
+    "evidence_ndcg": ("Is each piece of evidence near the top?", "as ndcg, each piece of evidence rewarded once, ideal over the evidence"),
+    "ap": ("How precise is the ranking at each piece of evidence?", "mean over all {unit}s that {counts} of the precision at their rank"),
+    "ndcg_exp": ("Is the evidence near the top, best first?", "as ndcg with 2^grade - 1"),
+}
+COUNTS = {
+    "contains": "holds the whole evidence",
+    "overlaps": "shares a character with the evidence",
+    "same_document": "comes from the right document, whatever it says",
+}
+
+
+def asks_and_computes(name: str, rule) -> tuple[str, str]:
+    """What the name of a metric asks, and what is computed under one rule, in words."""
+    asks, computes = ASKS[name.partition("@")[0]]
+    return asks, computes.format(unit=rule.unit, counts=COUNTS[rule.match])

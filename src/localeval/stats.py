@@ -1,0 +1,147 @@
+"""Intervals, paired tests and what a difference can and cannot say. Everything here sees tables of per-query values only.
+
+One set-up everywhere, recorded with the results: percentile bootstrap over queries, 10,000 resamples, seeded; paired
+differences always; two-sided sign-flip permutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from localeval.records import Comparison
+
+SEED = 20260921
+N_RESAMPLES = 10_000
+TIE = 1e-12  # two sums of flipped differences closer than this are the same sum
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean and its 95 % interval. note: says why an interval is not a bootstrap's."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    note: str = ""
+
+
+def _resampled_means(values: np.ndarray, seed: int, n_resamples: int) -> np.ndarray:
+    """Means of `n_resamples` resamples of the rows, drawn with replacement. values: (n,) -> (n_resamples,)."""
+    draws = np.random.default_rng(seed).integers(0, len(values), size=(n_resamples, len(values)))
+    return values[draws].mean(axis=1)
+
+
+def interval(
+    values: Sequence[float], *, binary: bool = False, seed: int = SEED, n_resamples: int = N_RESAMPLES, level: float = 0.95
+) -> Interval:
+    """Mean of per-query values with a percentile bootstrap interval (Efron 1979).
+
+    Where every value is the same a bootstrap collapses to a point and reads as certainty. For 0/1 metrics (`binary`) the
+    Wilson score interval is given instead; for others the bounds are not defined (NaN), with a note.
+    """
+    values = np.asarray(values, dtype=float)
+    if not len(values):
+        return Interval(float("nan"), float("nan"), float("nan"), 0, "no values")
+    mean, n = float(values.mean()), len(values)
+    if np.ptp(values) <= TIE:
+        if binary:
+            return Interval(mean, *wilson(int(round(values.sum())), n, level), n, f"no variation, n = {n}: Wilson")
+        return Interval(mean, float("nan"), float("nan"), n, f"no variation, n = {n}")
+    tail = (1 - level) / 2
+    low, high = np.quantile(_resampled_means(values, seed, n_resamples), [tail, 1 - tail])
+    return Interval(mean, float(low), float(high), n)
+
+
+def wilson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Score interval of a rate (Wilson 1927). Never of zero width for n > 0."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(hits, n, alpha=1 - level, method="wilson")
+    return max(0.0, float(low)), min(1.0, float(high))
+
+
+def sign_flip(differences: Sequence[float], *, seed: int = SEED, n_resamples: int = N_RESAMPLES) -> float:
+    """Two-sided p of paired differences under random sign flips (Fisher's randomisation test).
+
+    Exact when all 2^n sign patterns number at most `n_resamples`; else Monte Carlo with (b + 1) / (B + 1), so that p is never 0.
+    Identical systems give 1.
+    """
+    differences = np.asarray(differences, dtype=float)
+    n = len(differences)
+    if not n:
+        return float("nan")
+    observed = abs(differences.sum()) - TIE * max(1.0, np.abs(differences).sum())
+    if 2**n <= n_resamples:
+        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+        return float(np.mean(np.abs(signs @ differences) >= observed))
+    signs = np.random.default_rng(seed).integers(0, 2, size=(n_resamples, n), dtype=np.int8) * 2 - 1
+    return float((np.sum(np.abs(signs @ differences) >= observed) + 1) / (n_resamples + 1))
+
+
+def mde(differences: Sequence[float]) -> float:
+    """Minimum detectable effect of a paired comparison: 2.8 sd / sqrt(n), for 80 % power at alpha 0.05, two-sided.
+
+    2.8 = z(0.975) + z(0.8), rounded. NaN below two pairs.
+    """
+    differences = np.asarray(differences, dtype=float)
+    if len(differences) < 2:
+        return float("nan")
+    return float(2.8 * differences.std(ddof=1) / np.sqrt(len(differences)))
+
+
+def compare(
+    baseline: dict[str, float],
+    candidate: dict[str, float],
+    *,
+    metric: str,
+    rule: str,
+    names: tuple[str, str],
+    seed: int = SEED,
+    n_resamples: int = N_RESAMPLES,
+) -> Comparison:
+    """Candidate minus baseline over the queries both have, paired by query id; never by row order.
+
+    baseline, candidate: query id -> value. names: (baseline, candidate). No shared query raises ValueError.
+    """
+    shared = sorted(baseline.keys() & candidate.keys())
+    if not shared:
+        raise ValueError(f"{names[0]} and {names[1]} share no query under {rule} {metric}")
+    differences = np.array([candidate[query] - baseline[query] for query in shared])
+    tail = np.quantile(_resampled_means(differences, seed, n_resamples), [0.025, 0.975])
+    return Comparison(
+        metric, rule, *names, len(shared), float(differences.mean()), float(tail[0]), float(tail[1]),
+        sign_flip(differences, seed=seed, n_resamples=n_resamples), None, mde(differences),
+    )  # fmt: skip
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm-adjusted p-values of one family, in the order given (Holm 1979)."""
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(p_values, method="holm")[1]] if len(p_values) else []
+
+
+def verdict(comparison: Comparison, alpha: float = 0.05) -> str:
+    """One word for a designated comparison: better, worse, not separated, or unresolvable.
+
+    unresolvable: with this many queries no result could reach alpha, since the smallest two-sided p is 2 / 2^n.
+    The adjusted p decides where there is one, and the interval must exclude 0 as well.
+    """
+    if 2.0 ** (1 - comparison.n) > alpha:
+        return "unresolvable"
+    p = comparison.p_value if comparison.p_adjusted is None else comparison.p_adjusted
+    if p > alpha or comparison.low <= 0 <= comparison.high:
+        return "not separated"
+    return "better" if comparison.delta > 0 else "worse"
+
+
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """Nearest-rank percentile: the smallest sample with at least `share` of all samples at or below it."""
+    ordered = np.sort(np.asarray(seconds, dtype=float))
+    if not len(ordered):
+        return float("nan")
+    return float(ordered[max(0, int(np.ceil(share * len(ordered) - 1e-9)) - 1)])

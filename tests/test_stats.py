@@ -1,0 +1,134 @@
+"""Statistics against published figures, exact small cases and an independent implementation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localeval import stats
+from localeval.metrics import measure
+from localeval.records import Graded
+
+# First relevant rank of 58 questions (0 = none in the top 10) of two published systems, and their published figures.
+HIERARCHICAL = """1 4 1 1 1 0 1 7 1 1 5 1 1 1 1 0 1 1 6 1 1 1 4 0 8 1 2 1 2 1 1 0 0 1 0 0 0 5 0 1 1 1 8 2 0 5 9 5 1 10 4 1 4 0 3 0 1 1"""
+SENTENCE = """1 2 1 1 5 6 1 10 1 1 0 1 1 9 1 0 1 1 6 1 0 0 1 0 8 1 1 1 3 2 1 0 0 1 0 0 0 4 0 1 1 2 10 2 0 4 7 3 1 2 2 1 4 0 2 0 0 1"""
+
+
+def graded(ranks):
+    return [
+        Graded(f"q{i:02d}", "scored", ((rank, 1.0),) if rank else (), ideal=(1.0,), ranked=10)
+        for i, rank in enumerate(map(int, ranks.split()))
+    ]
+
+
+def values(ranks, name):
+    return {one.query_id: measure(one, name) for one in graded(ranks)}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "ndcg", "mrr", "low", "high"),
+    [(HIERARCHICAL, 0.6133357210, 0.5586891, 0.508024, 0.715814), (SENTENCE, 0.5575131550, 0.5004995, 0.453010, 0.662491)],
+)
+def test_published_means_and_intervals(ranks, ndcg, mrr, low, high):
+    got = stats.interval(list(values(ranks, "ndcg@10").values()))
+    assert got.mean == pytest.approx(ndcg, abs=1e-9)
+    assert (got.low, got.high) == pytest.approx((low, high), abs=1e-6)
+    assert np.mean(list(values(ranks, "rr@10").values())) == pytest.approx(mrr, abs=1e-7)
+
+
+def test_published_paired_difference():
+    both = values(SENTENCE, "ndcg@10"), values(HIERARCHICAL, "ndcg@10")
+    got = stats.compare(*both, metric="ndcg@10", rule="chunk/contains", names=("sentence", "hierarchical"))
+    assert (got.delta, got.low, got.high) == pytest.approx((0.055823, -0.01406, 0.13478), abs=1e-5)
+    assert got.n == 58 and stats.verdict(got) == "not separated"
+    assert got.mde == pytest.approx(2.8 * 0.2945 / math.sqrt(58), abs=1e-4)
+
+
+def test_swapping_the_sides_mirrors_the_result():
+    one, two = values(SENTENCE, "ndcg@10"), values(HIERARCHICAL, "ndcg@10")
+    forth = stats.compare(one, two, metric="m", rule="r", names=("a", "b"))
+    back = stats.compare(two, one, metric="m", rule="r", names=("b", "a"))
+    assert (back.delta, back.low, back.high) == pytest.approx((-forth.delta, -forth.high, -forth.low))
+    assert back.p_value == forth.p_value
+
+
+def test_pairs_by_query_id_not_by_order():
+    a = [0.95, 0.05, 0.60, 0.30, 0.80, 0.10, 0.70, 0.20]
+    b = [x - d for x, d in zip(a, [0.05, 0.04, 0.06, 0.05, 0.05, 0.04, 0.06, 0.05], strict=True)]
+    one = {f"q{i}": x for i, x in enumerate(b)}
+    two = dict(reversed([(f"q{i}", x) for i, x in enumerate(a)]))
+    got = stats.compare(one, two, metric="m", rule="r", names=("b", "a"))
+    assert got.delta == pytest.approx(0.05)
+    assert (got.low, got.high) == pytest.approx((0.045, 0.055), abs=2e-3)
+
+
+def test_sign_flip_is_exact_for_few_pairs():
+    assert stats.sign_flip([0.2] * 8) == 2 / 256
+    assert stats.sign_flip([0.1] * 3) == 2 / 8
+    assert stats.sign_flip([0.0] * 5) == 1.0
+
+
+def test_sign_flip_is_never_zero():
+    assert stats.sign_flip([0.2] * 40, n_resamples=999) == 1 / 1000
+
+
+def test_sign_flip_agrees_with_scipy():
+    from scipy import stats as scipy_stats
+
+    differences = np.random.default_rng(3).normal(0.1, 0.4, 60)
+    theirs = scipy_stats.permutation_test(
+        (differences,), np.mean, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(1)
+    ).pvalue
+    assert stats.sign_flip(differences) == pytest.approx(theirs, abs=0.02)
+
+
+def test_no_variation_is_said_and_never_looks_like_certainty():
+    assert stats.interval([1.0] * 12, binary=True).low == pytest.approx(0.7575, abs=1e-4)
+    none = stats.interval([0.0] * 20, binary=True)
+    assert (none.low, none.high) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    flat = stats.interval([0.6] * 20)
+    assert math.isnan(flat.low) and flat.note == "no variation, n = 20"
+    assert stats.interval([]).note == "no values"
+
+
+def test_same_seed_same_interval():
+    draws = list(range(10))
+    assert stats.interval(draws, n_resamples=2000) == stats.interval(draws, n_resamples=2000)
+    got = stats.interval(draws, n_resamples=2000)
+    assert got.low < got.mean < got.high
+
+
+def test_holm():
+    shuffled = [0.040, 0.010, 0.200, 0.014, 0.013]
+    assert stats.holm(shuffled) == pytest.approx([0.080, 0.050, 0.200, 0.052, 0.052])
+    assert stats.holm([]) == []
+
+
+def test_minimum_detectable_effect():
+    differences = np.random.default_rng(0).normal(0.056, 0.4, 58)
+    assert stats.mde(differences) == pytest.approx(2.8 * differences.std(ddof=1) / math.sqrt(58), abs=1e-12)
+    assert math.isnan(stats.mde([0.3]))
+
+
+def test_too_few_queries_are_unresolvable():
+    few = {f"q{i}": 0.0 for i in range(4)}
+    got = stats.compare(few, {q: 1.0 for q in few}, metric="m", rule="r", names=("a", "b"))
+    assert stats.verdict(got) == "unresolvable"
+    assert stats.verdict(stats.compare(few, few, metric="m", rule="r", names=("a", "a"))) == "unresolvable"
+
+
+def test_percentile_by_nearest_rank():
+    assert stats.percentile([40, 90], 0.5) == 40
+    assert stats.percentile([30, 31, 31, 32, 33, 33, 34, 35, 36, 400], 0.95) == 400
+    assert stats.percentile(range(1, 101), 0.95) == 95
+    assert math.isnan(stats.percentile([], 0.5))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40).filter(lambda v: max(v) - min(v) > 1e-6))
+def test_the_interval_lies_within_the_values(sample):
+    got = stats.interval(sample, n_resamples=500)
+    assert min(sample) - 1e-12 <= got.low <= got.high <= max(sample) + 1e-12
