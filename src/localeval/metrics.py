@@ -129,6 +129,23 @@ def measure(graded: Graded, name: str) -> float | None:
     return 0.0 if graded.status == "unreachable" else function(graded, cut)
 
 
+def scores_of(graded: dict[tuple[str, str], list[Graded]], names: Iterable[str]):
+    """`(system, rule)` -> graded queries, as the tidy table `scores.csv`; queries without a value have no row.
+
+    Columns: system, rule, metric, query_id, value, status.
+    """
+    import pandas as pd
+
+    rows = [
+        (system, rule, name, one.query_id, value, one.status)
+        for (system, rule), some in graded.items()
+        for name in names
+        for one in some
+        if (value := measure(one, name)) is not None
+    ]
+    return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status"])
+
+
 # What each name asks, and what is computed; `{unit}` and `{counts}` are filled in from the rule.
 ASKS = {
     "p": ("How much of the top is evidence?", "{unit} above the cut that {counts}, over the cut"),

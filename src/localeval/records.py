@@ -121,8 +121,8 @@ class Unit:
 class Evidence:
     """A place in the corpus that answers a query.
 
-    The truth is the anchor: `quote`, a little text `before` and `after`, and `page` (0-based page index). `span` is derived
-    from it for one text. kind: the granularity it was judged at, one of EVIDENCE_KINDS. grade: 1 or more.
+    The truth is the anchor: `quote`, a little text `before` and `after`, and `page_index` (from 0). `span` is derived from it
+    for one text. kind: the granularity it was judged at, one of EVIDENCE_KINDS. grade: 1 or more.
     """
 
     span: Span
@@ -131,7 +131,7 @@ class Evidence:
     quote: str = ""
     before: str = ""
     after: str = ""
-    page: int | None = None
+    page_index: int | None = None
 
     def __post_init__(self):
         if self.kind not in EVIDENCE_KINDS:

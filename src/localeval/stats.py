@@ -7,7 +7,7 @@ differences always; two-sided sign-flip permutation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -54,6 +54,23 @@ def interval(
     tail = (1 - level) / 2
     low, high = np.quantile(_resampled_means(values, seed, n_resamples), [tail, 1 - tail])
     return Interval(mean, float(low), float(high), n)
+
+
+def summary(scores, *, is_binary=lambda metric: False, seed: int = SEED, n_resamples: int = N_RESAMPLES):
+    """Per system, rule and metric of a tidy `scores` table: mean, interval, n, and the mean without unreachable queries.
+
+    Queries are taken in order of their id, so that the order of rows does not matter. Returns the table `metrics.csv`.
+    """
+    import pandas as pd
+
+    rows = []
+    for (system, rule, metric), part in scores.groupby(["system", "rule", "metric"], sort=False):
+        part = part.sort_values("query_id")
+        got = interval(part["value"], binary=is_binary(metric), seed=seed, n_resamples=n_resamples)
+        reachable = part.loc[part["status"] != "unreachable", "value"]
+        rows.append((system, rule, metric, got.mean, got.low, got.high, got.n, len(part) - len(reachable), reachable.mean(), got.note))
+    columns = ["system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def wilson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -116,6 +133,49 @@ def compare(
         metric, rule, *names, len(shared), float(differences.mean()), float(tail[0]), float(tail[1]),
         sign_flip(differences, seed=seed, n_resamples=n_resamples), None, mde(differences),
     )  # fmt: skip
+
+
+def compare_designated(scores, comparisons: Sequence[Sequence[str]], *, seed: int = SEED, n_resamples: int = N_RESAMPLES):
+    """The comparisons named before the run, `[[metric, rule, baseline, candidate], ...]`, as one family with Holm's correction.
+
+    Returns the table `comparisons.csv`. A side without scores gives a row with verdict "not run" and no numbers.
+    """
+    import pandas as pd
+
+    done = []
+    for metric, rule, *names in comparisons:
+        sides = [_values(scores, name, rule, metric) for name in names]
+        if not all(sides):
+            missing = ", ".join(name for name, side in zip(names, sides, strict=True) if not side)
+            nothing = {"n": 0, "verdict": "not_run", "reason": f"no scores of {missing}"}
+            done.append({"metric": metric, "rule": rule, "baseline": names[0], "candidate": names[1], **nothing})
+            continue
+        got = compare(*sides, metric=metric, rule=rule, names=tuple(names), seed=seed, n_resamples=n_resamples)
+        done.append(asdict(got))
+    ran = [row for row in done if "p_value" in row]
+    for row, adjusted in zip(ran, holm([row["p_value"] for row in ran]), strict=True):
+        row["p_adjusted"] = adjusted
+        row["verdict"] = verdict(Comparison(**row))
+    return pd.DataFrame(done).assign(designated=True)
+
+
+def _values(scores, system: str, rule: str, metric: str) -> dict[str, float]:
+    part = scores[(scores["system"] == system) & (scores["rule"] == rule) & (scores["metric"] == metric)]
+    return dict(zip(part["query_id"], part["value"], strict=True))
+
+
+def latency_table(timings):
+    """Warm latency of every system and phase: mean, P50, P95 (nearest rank), max in milliseconds, n samples, and the range of the
+    means of the repeats. timings: the table `timings.csv`."""
+    import pandas as pd
+
+    rows = []
+    for (system, phase), part in timings.groupby(["system", "phase"], sort=False):
+        ms = part["seconds"].to_numpy() * 1000
+        means = part.groupby("repeat")["seconds"].mean() * 1000
+        rows.append((system, phase, ms.mean(), percentile(ms, 0.5), percentile(ms, 0.95), ms.max(), len(ms), means.min(), means.max()))
+    columns = ["system", "phase", "mean_ms", "p50_ms", "p95_ms", "max_ms", "n", "fastest_repeat_ms", "slowest_repeat_ms"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,0 +1,478 @@
+"""Execution and freshness: which notebooks of a study must run, and running them.
+
+A notebook runs for a study because `params/<study>/<notebook>.yml` exists. Its key is a hash of everything its result
+depends on: its cells, its parameters, the keys of the notebooks it reads, the localeval modules it imports, the data its
+parameters name, and the pinned requirements. Never of output bytes: timings vary.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nbformat
+import yaml
+
+from localeval.provenance import digest, digest_json, digest_path
+from localeval.records import BadInput
+from localeval.tables import PUBLISHED_LIMIT
+
+PLUMBING = ("run_dir",)  # parameters that say where, never what; not part of a key
+TIMEOUT = 3600  # seconds one cell may take
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # for latencies that can be compared
+
+
+@dataclass(frozen=True)
+class Step:
+    """One notebook of one study, with everything settled that decides whether it must run."""
+
+    study: str
+    notebook: str
+    parameters: dict
+    reads: tuple[str, ...]
+    key: str
+
+
+def studies(root: Path) -> list[str]:
+    return sorted(folder.name for folder in (root / "params").iterdir() if any(folder.glob("*.yml")))
+
+
+def notebooks(root: Path, study: str) -> list[str]:
+    """Notebooks of a study, in order of their number."""
+    folder = root / "params" / study
+    names = sorted(path.stem for path in folder.glob("*.yml")) if folder.is_dir() else []
+    if not names:
+        raise BadInput(f"params/{study}: no such study{_near(study, studies(root))}; a study is a folder of .yml files there")
+    for name in names:
+        if not (root / "notebooks" / f"{name}.ipynb").is_file():
+            raise BadInput(f"params/{study}/{name}.yml: no notebook notebooks/{name}.ipynb{_near(name, _sources(root))}")
+    return names
+
+
+def _sources(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / "notebooks").glob("*.ipynb"))
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def read_source(root: Path, name: str) -> nbformat.NotebookNode:
+    return nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4)
+
+
+def defaults(notebook: nbformat.NotebookNode, where: str) -> dict:
+    """Parameters a notebook declares, with their literal defaults, from its one cell tagged `parameters`."""
+    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    if len(cells) != 1:
+        raise BadInput(f"{where}: needs exactly one cell tagged 'parameters', has {len(cells)}")
+    found = {}
+    for node in ast.parse(cells[0].source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                raise BadInput(f"{where}: parameter {node.targets[0].id!r} must be a literal") from None
+    return found
+
+
+def read_params(root: Path, study: str, notebook: str, declared: dict) -> dict:
+    """The parameter file, checked against what the notebook declares: names, and types."""
+    path = root / "params" / study / f"{notebook}.yml"
+    where = path.relative_to(root).as_posix()
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise BadInput(f"{where}: not YAML{f' (line {mark.line + 1})' if mark else ''}: {getattr(error, 'problem', error)}") from None
+    given = {} if given is None else given
+    if not isinstance(given, dict):
+        raise BadInput(f"{where}: expected 'name: value' lines, found {type(given).__name__}")
+    check_types(given, declared, where)
+    return given
+
+
+def check_types(given: dict, declared: dict, where: str) -> None:
+    for name, value in given.items():
+        if name not in declared:
+            raise BadInput(f"{where}: unknown {name!r}{_near(str(name), declared)}; known: {', '.join(declared)}")
+        wanted = type(declared[name])
+        fits = isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool)
+        if not (fits or (wanted is float and type(value) is int) or declared[name] is None):
+            raise BadInput(f"{where}: {name!r} must be {wanted.__name__}, found {type(value).__name__} {value!r}")
+
+
+def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> list[Step]:
+    """Every notebook of a study with its parameters and its key. Overrides reach every notebook that declares them."""
+    names, steps = notebooks(root, study), {}
+    sources = {name: read_source(root, name) for name in names}
+    declared = {name: defaults(source, f"notebooks/{name}.ipynb") for name, source in sources.items()}
+    overrides = parse_overrides(overrides or {}, declared)
+    for name in names:
+        given = read_params(root, study, name, declared[name])
+        given |= {key: value for key, value in overrides.items() if key in declared[name]}
+        given = {"study": study} | given if "study" in declared[name] else given
+        reads = tuple(sources[name].metadata.get("localeval", {}).get("reads", ()))
+        absent = [read for read in reads if read not in steps]
+        if absent:
+            raise BadInput(f"params/{study}/{name}.yml: the notebook reads {absent[0]}, which this study does not run; add params/{study}/{absent[0]}.yml")
+        key = _key(root, sources[name], declared[name] | given, [steps[read].key for read in reads])
+        steps[name] = Step(study, name, given, reads, key)
+    return list(steps.values())
+
+
+def parse_overrides(texts: dict[str, str], declared: dict[str, dict]) -> dict:
+    """`-p k=v` values read as YAML and checked against every notebook that declares them; none declares it: an error."""
+    known = {key: value for one in declared.values() for key, value in one.items() if key not in PLUMBING}
+    found = {}
+    for key, text in texts.items():
+        if key not in known:
+            raise BadInput(f"-p {key}: no notebook of this study declares it{_near(key, known)}")
+        try:
+            found[key] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise BadInput(f"-p {key}={text}: the value is not YAML; quote it") from None
+        check_types({key: found[key]}, known, f"-p {key}={text}")
+    return found
+
+
+def _key(root: Path, source, effective: dict, keys: list[str]) -> str:
+    cells = [(cell.cell_type, cell.source, sorted(cell.metadata.get("tags", []))) for cell in source.cells]
+    parameters = {name: value for name, value in effective.items() if name not in PLUMBING}
+    modules = sorted(imported_modules(source))
+    pins = (root / "requirements.txt").read_bytes() if (root / "requirements.txt").is_file() else b""
+    return digest(
+        digest_json(cells), digest_json(parameters), *keys,
+        *(part for path in modules for part in (path.name, path.read_bytes())),
+        *(digest_path(path) for path in _data(root, parameters)), pins,
+    )  # fmt: skip
+
+
+def _data(root: Path, parameters: dict) -> Iterator[Path]:
+    """Files and folders that parameters name, relative to the project."""
+    for value in parameters.values():
+        if isinstance(value, str) and ("/" in value or "." in value) and "\n" not in value and (root / value).exists():
+            yield root / value
+
+
+def imported_modules(source) -> set[Path]:
+    """Files of the localeval modules a notebook imports, and of those these import."""
+    package = Path(__file__).parent
+    code = "\n".join(cell.source for cell in source.cells if cell.cell_type == "code")
+    pending, found = list(_imports(code)), {package / "__init__.py"}
+    while pending:
+        path = package / f"{pending.pop()}.py"
+        if path.is_file() and path not in found:
+            found.add(path)
+            pending += _imports(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _imports(code: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "localeval":
+            parts = node.module.split(".")
+            yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("localeval."))
+
+
+def label(overrides: dict[str, str]) -> str:
+    """Folder name of a run: what changed. `base` when nothing did."""
+    text = ",".join(f"{key}={value}" for key, value in sorted(overrides.items()))
+    safe = re.sub(r"[^\w.=,+@-]+", "_", text)
+    return (safe if len(safe) < 80 and safe == text else f"{safe[:60]}-{digest(text)[:8]}") if text else "base"
+
+
+def page(root: Path, run: str, notebook: str) -> Path:
+    return root / run / f"{notebook}.ipynb"
+
+
+def key_of(path: Path) -> str:
+    """Key of an executed notebook; empty where there is none, or where it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["metadata"]["localeval"]["key"]
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def run(root: Path, study: str, only: str = "", overrides: dict[str, str] | None = None, say=print) -> str:
+    """Executes what is not fresh of a study, or of one notebook and what it reads. Returns the folder of the run.
+
+    Identical steps of the base run are copied, so a changed parameter re-executes only what depends on it.
+    """
+    overrides = overrides or {}
+    folder = f"runs/{study}/{label(overrides)}"
+    steps = plan(root, study, overrides)
+    if only:
+        steps = _needed(steps, only)
+    executed = 0
+    for number, step in enumerate(steps, 1):
+        target, where = page(root, folder, step.notebook), f"[{number}/{len(steps)}] {study} {step.notebook}"
+        if key_of(target) == step.key:
+            continue
+        if _reuse(root, f"runs/{study}/base", folder, step):
+            say(f"{where}: as in the base run")
+            continue
+        say(f"{where}: running")
+        start = time.perf_counter()
+        execute(root, folder, step)
+        executed += 1
+        say(f"{where}: {time.perf_counter() - start:.1f} s")
+    say(f"{study}: {executed} of {len(steps)} notebooks executed ({folder})")
+    return folder
+
+
+def _needed(steps: list[Step], only: str) -> list[Step]:
+    by_name = {step.notebook: step for step in steps}
+    if only not in by_name:
+        raise BadInput(f"{only}: not a notebook of this study{_near(only, by_name)}; it has {', '.join(by_name)}")
+    wanted, pending = set(), [only]
+    while pending:
+        name = pending.pop()
+        if name not in wanted:
+            wanted.add(name)
+            pending += by_name[name].reads
+    return [step for step in steps if step.notebook in wanted]
+
+
+def _reuse(root: Path, base: str, folder: str, step: Step) -> bool:
+    if base == folder or key_of(page(root, base, step.notebook)) != step.key:
+        return False
+    target = root / folder / step.notebook
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(root / base / step.notebook, target)
+    shutil.copy(page(root, base, step.notebook), page(root, folder, step.notebook))
+    return True
+
+
+def execute(root: Path, folder: str, step: Step) -> None:
+    """Runs one notebook with papermill in a temporary place; the page appears only when every cell ran."""
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    os.environ["LOCALEVAL_ROOT"] = str(root)
+    for variable in ONE_THREAD:
+        os.environ.setdefault(variable, "1")
+    target = page(root, folder, step.notebook)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        done = Path(temporary) / "done.ipynb"
+        try:
+            papermill.execute_notebook(
+                root / "notebooks" / f"{step.notebook}.ipynb", done, parameters=step.parameters | {"run_dir": folder},
+                kernel_name="python3", cwd=str(root), progress_bar=sys.stderr.isatty(), execution_timeout=TIMEOUT,
+                extra_arguments=["--IPKernelApp.log_level=40"],
+            )  # fmt: skip
+        except PapermillExecutionError as error:
+            raise _explain(error, step, root, folder, done) from None
+        notebook = tidy(nbformat.read(done, as_version=4), step)
+    _sign(root / folder / step.notebook / "provenance.json", step.key)
+    part = target.with_suffix(".part")
+    nbformat.write(notebook, part)
+    part.replace(target)
+
+
+def _sign(path: Path, key: str) -> None:
+    """Writes the key beside the artefacts, so that a page and its numbers can be shown to come from one run."""
+    if not path.is_file():
+        raise RuntimeError(f"{path.parent.name}: the notebook ended without writing its artefacts (is its last cell run.finish()?)")
+    record = json.loads(path.read_text(encoding="utf-8")) | {"key": key}
+    path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _explain(error, step: Step, root: Path, folder: str, done: Path) -> Exception:
+    """Bad input found inside a notebook stays one line; anything else names the cell and where the whole trace is."""
+    if error.ename == "BadInput":
+        return BadInput(error.evalue)
+    trace = root / folder / f"{step.notebook}.failed.ipynb"
+    shutil.copy(done, trace)
+    return RuntimeError(
+        f"notebooks/{step.notebook}.ipynb cell {error.exec_count}: {error.ename}: {error.evalue.splitlines()[0] if error.evalue else ''} "
+        f"(the whole trace: {trace.relative_to(root)})"
+    )
+
+
+def tidy(notebook, step: Step):
+    """Drops what changes from run to run or tells of this machine; keeps which inputs made the page, and when."""
+    for key in ("papermill", "widgets"):
+        notebook.metadata.pop(key, None)
+    facts = {"key": step.key, "study": step.study, "parameters": step.parameters, "executed": datetime.now(UTC).strftime("%Y-%m-%d")}
+    notebook.metadata["localeval"] = notebook.metadata.get("localeval", {}) | facts
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"c{number:03d}"
+        for key in ("papermill", "execution"):
+            cell.metadata.pop(key, None)
+        if cell.cell_type == "code":
+            cell.outputs = [out for out in cell.outputs if not (out.output_type == "stream" and out.name == "stderr")]
+            if "injected-parameters" in cell.metadata.get("tags", []):
+                cell.source = re.sub(r"^run_dir = .*\n?", "", cell.source, flags=re.M)
+    return notebook
+
+
+def publish(root: Path, study: str, say=print) -> None:
+    """Makes the base run of a study the published one: its pages and its small artefacts, all fresh or none."""
+    base = f"runs/{study}/base"
+    stale = [step.notebook for step in plan(root, study) if key_of(page(root, base, step.notebook)) != step.key]
+    if stale:
+        raise BadInput(f"{base}: {', '.join(stale)} not fresh; run the study before publishing it")
+    with tempfile.TemporaryDirectory(dir=root / "runs") as temporary:
+        pages, results = Path(temporary) / "pages", Path(temporary) / "results"
+        pages.mkdir()
+        for name in notebooks(root, study):
+            shutil.copy(page(root, base, name), pages)
+            small = [file for file in (root / base / name).iterdir() if file.stat().st_size <= PUBLISHED_LIMIT]
+            (results / name).mkdir(parents=True)
+            for file in small:
+                shutil.copy(file, results / name)
+        for old in (root / "book" / study).glob("*.ipynb"):
+            old.unlink()
+        (root / "book" / study).mkdir(parents=True, exist_ok=True)
+        for new in pages.iterdir():
+            shutil.move(new, root / "book" / study / new.name)
+        for name in notebooks(root, study):
+            target = root / "results" / study / name
+            shutil.rmtree(target, ignore_errors=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(results / name, target)
+    say(f"{study}: published to book/{study} and results/{study}")
+
+
+# The site's sources: published pages, with local runs laid over them
+
+
+def stage(root: Path, target: Path) -> Path:
+    """Lays out what the site is built from: prose, and for every study the local run where there is one, else the published."""
+    shutil.rmtree(target, ignore_errors=True)
+    ignore = shutil.ignore_patterns("_build", ".*", "*.ipynb")
+    shutil.copytree(root / "book", target / "book", ignore=ignore)
+    shutil.copytree(root / "params", target / "params")
+    shutil.copy(root / "_config.yml", target)
+    toc = yaml.safe_load((root / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    for study in studies(root):
+        shown = _stage_study(root, target, study)
+        _list_pages(toc, study, study, shown)
+        for variant in _variants(root, study):
+            names = [_stage_page(path, target, f"{study}/{variant.name}", "local") for path in sorted(variant.glob("[!.]*.ipynb"))]
+            _list_pages(toc, f"{study} with {variant.name}", f"{study}/{variant.name}", names)
+    toc_text = yaml.safe_dump(toc, sort_keys=False, allow_unicode=True)
+    (target / "book" / "_toc.yml").write_text(toc_text, encoding="utf-8")
+    return target
+
+
+def _variants(root: Path, study: str) -> list[Path]:
+    folder = root / "runs" / study
+    found = (path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else ()
+    return sorted(path for path in found if "=" in path.name and any(path.glob("[!.]*.ipynb")))
+
+
+def _stage_study(root: Path, target: Path, study: str) -> list[str]:
+    shown, states = [], []
+    for name in notebooks(root, study):
+        local, published = page(root, f"runs/{study}/base", name), root / "book" / study / f"{name}.ipynb"
+        path, state = (local, "local") if local.is_file() else (published, "published")
+        if path.is_file():
+            shown.append(_stage_page(path, target, study, state))
+            states.append(state)
+    index = target / "book" / study / "index.md"
+    if index.is_file():
+        title, _, rest = index.read_text(encoding="utf-8").partition("\n")
+        index.write_text(f"{title}\n\n{_banner(' and '.join(sorted(set(states))) or 'no', '')}\n{rest}", encoding="utf-8")
+    return shown
+
+
+def _stage_page(path: Path, target: Path, folder: str, state: str) -> str:
+    """Copies a page with a line that says which run it is; a failed notebook is no page."""
+    notebook = nbformat.read(path, as_version=4)
+    executed = notebook.metadata.get("localeval", {}).get("executed", "")
+    notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_banner(state, executed), id="provenance"))
+    out = target / "book" / folder / path.name
+    out.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, out)
+    return path.stem
+
+
+def _banner(state: str, executed: str) -> str:
+    words = {
+        "local": "Local run", "published": "Published run: the outputs that came with the project",
+        "local and published": "Some pages of this study are local runs, the others came with the project",
+        "no": "No notebook of this study has been executed yet",
+    }[state]  # fmt: skip
+    date = f", executed on `{executed}`" if executed else ""
+    kind = "le-provenance le-local" if state.startswith("local") else "le-provenance"
+    return f":::{{div}} {kind}\n{words}{date}.\n:::\n"
+
+
+def _list_pages(toc: dict, caption: str, folder: str, names: list[str]) -> None:
+    """Adds the pages of a study to the contents: below its findings page where it has one, else as a part of its own."""
+    pages = [{"file": f"{folder}/{name}"} for name in names]
+    for part in toc["parts"]:
+        for chapter in part["chapters"]:
+            if chapter["file"] == f"{folder}/index":
+                chapter["sections"] = pages
+                return
+    if pages:
+        toc["parts"].append({"caption": caption, "chapters": pages})
+
+
+# What a published study must keep true
+
+
+def check(root: Path, study: str) -> list[str]:
+    """Problems of the published outputs of a study, a line each: numbers that do not re-derive, pages and results apart."""
+    problems = []
+    for name in notebooks(root, study):
+        results, published = root / "results" / study / name, root / "book" / study / f"{name}.ipynb"
+        where = f"results/{study}/{name}"
+        if not published.is_file() and not results.is_dir():
+            continue
+        record = results / "provenance.json"
+        if not record.is_file() or json.loads(record.read_text(encoding="utf-8")).get("key") != key_of(published):
+            problems.append(f"{where}: not from the same run as book/{study}/{name}.ipynb; publish the study again")
+        if (results / "gains.jsonl").is_file():
+            problems += [f"{where}/metrics.csv: {problem}" for problem in rederive(results)]
+    return problems
+
+
+def rederive(results: Path) -> list[str]:
+    """Recomputes every metric and interval from `gains.jsonl`; differences above 1e-9 are problems."""
+    import numpy as np
+
+    from localeval import metrics, stats, tables
+
+    published = tables.read_csv(results / "metrics.csv")
+    scores = metrics.scores_of(tables.read_gains(results / "gains.jsonl"), published["metric"].unique())
+    again = stats.summary(scores, is_binary=metrics.is_binary)
+    keys, values = ["system", "rule", "metric"], ["mean", "low", "high", "n", "unreachable", "mean_reachable"]
+    both = published.merge(again, on=keys, how="outer", suffixes=("", "_again"), indicator=True)
+    problems = [f"{row.system} {row.rule} {row.metric}: only {'published' if row._merge == 'left_only' else 'in the gains'}"
+                for row in both[both["_merge"] != "both"].itertuples()]  # fmt: skip
+    for value in values:
+        one, two = both[value].to_numpy(float), both[f"{value}_again"].to_numpy(float)
+        wrong = both[(both["_merge"] == "both") & ~np.isclose(one, two, rtol=0, atol=1e-9, equal_nan=True)]
+        problems += [f"{row.system} {row.rule} {row.metric}: {value} does not re-derive from gains.jsonl" for row in wrong.itertuples()]
+    return problems
+
+
+def stale(root: Path, study: str) -> list[str]:
+    """Published pages that are older than the code, parameters or data they came from."""
+    found = []
+    for step in plan(root, study):
+        published = root / "book" / study / f"{step.notebook}.ipynb"
+        if not published.is_file():
+            found.append(f"book/{study}/{step.notebook}.ipynb: not published")
+        elif key_of(published) != step.key:
+            found.append(f"book/{study}/{step.notebook}.ipynb: older than its code, parameters or data")
+    return found

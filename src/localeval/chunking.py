@@ -1,0 +1,197 @@
+"""Chunkers: a document in, chunk units out. A chunk is a span; its text is the slice, by construction.
+
+Every chunker takes `(document, layout, max_chars, overlap)` and returns units in order of their start. No unit lies wholly
+inside another, none is blank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+from localeval.corpus import Heading, Layout
+from localeval.records import BadInput, Document, Span, Unit
+
+Range = tuple[int, int]
+
+# A full stop after one of these, after a single capital, or after a bare number that starts a line does not end a sentence.
+ABBREVIATIONS = frozenset("approx art cf ch co dr e.g eq etc fig figs i.e inc jr mr mrs ms no nos op p pp prof ref sec sr st tab vol vs".split())
+_STOP = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s)|\n[ \t]*\n")
+
+
+def _check(max_chars: int, overlap: int) -> None:
+    if max_chars < 1 or not 0 <= overlap < max_chars:
+        raise BadInput(f"chunks of max_chars={max_chars} with overlap={overlap} cannot advance: need 0 <= overlap < max_chars")
+
+
+def sentences(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
+    """Offsets of the sentences of `text[start:end]`, without the white space between them.
+
+    Ends at `. ! ?` before white space and at blank lines; not after abbreviations and initials.
+    """
+    end = len(text) if end is None else end
+    at = start
+    for stop in _STOP.finditer(text, start, end):
+        if text[stop.start()] != "\n" and _is_abbreviation(text, at, stop.start()):
+            continue
+        yield from _trimmed(text, at, stop.end())
+        at = stop.end()
+    yield from _trimmed(text, at, end)
+
+
+def _is_abbreviation(text: str, start: int, stop: int) -> bool:
+    if text[stop] != ".":
+        return False
+    before = re.search(r"[\w.]+$", text[max(start, stop - 12) : stop])
+    if not before:
+        return False
+    word = before[0]
+    initial = len(word) == 1 and word.isupper()
+    numbered = word.replace(".", "").isdigit() and not text[start : stop - len(word)].strip()
+    return initial or numbered or word.lower() in ABBREVIATIONS
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[Range]:
+    """The range without white space at its ends; nothing when it is blank."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    if start < end:
+        yield start, end
+
+
+def _split_long(text: str, piece: Range, max_chars: int) -> Iterator[Range]:
+    """Cuts one over-long sentence or table: at the last line break that fits, else the last space, else anywhere."""
+    start, end = piece
+    while end - start > max_chars:
+        window = text[start : start + max_chars + 1]
+        cut = max(window.rfind("\n"), 0) or max(window.rfind(" "), 0) or max_chars
+        yield from _trimmed(text, start, start + cut)
+        start += cut
+    yield from _trimmed(text, start, end)
+
+
+def _pack(text: str, pieces: Iterable[Range], max_chars: int, overlap: int) -> Iterator[Range]:
+    """Fills chunks with whole sentences, greedily. Each next chunk starts `overlap` characters before the last one's end.
+
+    Sentences are cut to leave room for the overlap, so that no chunk exceeds `max_chars`; where white space between two
+    sentences takes that room, the overlap is shorter by as much.
+    """
+    start = end = None
+    for piece in pieces:
+        for low, high in _split_long(text, piece, max_chars - overlap):
+            if start is not None and high - start > max_chars:
+                yield start, end
+                start = max(end - overlap, high - max_chars) if overlap else low
+            start, end = (low if start is None else start), high
+    if start is not None:
+        yield start, end
+
+
+def fixed(document: Document, layout: Layout, max_chars: int = 700, overlap: int = 100) -> list[Unit]:
+    """Windows of `max_chars` characters, each starting `overlap` before the last one's end, wherever that falls."""
+    _check(max_chars, overlap)
+    length, step = len(document.text), max_chars - overlap
+    starts = range(0, max(length - overlap, 1), step)
+    windows = [(at, min(at + max_chars, length)) for at in starts]
+    return _units(document, layout, windows)
+
+
+def sentence(document: Document, layout: Layout, max_chars: int = 700, overlap: int = 0) -> list[Unit]:
+    """Whole sentences packed up to `max_chars`, across section borders. A longer sentence or table is cut at a line break."""
+    _check(max_chars, overlap)
+    return _units(document, layout, _pack(document.text, sentences(document.text), max_chars, overlap))
+
+
+def section(document: Document, layout: Layout, max_chars: int = 1500, overlap: int = 150) -> list[Unit]:
+    """Sentences packed up to `max_chars` inside each section, never across a heading; context is the heading path."""
+    _check(max_chars, overlap)
+    units = []
+    for start, end, path in sections(document, layout):
+        body = sentences(document.text, start, end)
+        label = path[-1] if path else ""
+        context = " > ".join(_unique([layout.title, *path]))
+        units += [
+            Unit(Span(document.doc_id, low, high), "chunk", label, context)
+            for low, high in _pack(document.text, body, max_chars, overlap)
+        ]
+    return _not_nested(units)
+
+
+def sections(document: Document, layout: Layout) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    """`(start, end, heading path)` of the text under each heading, its own line included; text before the first has no path."""
+    headings = sorted(layout.headings, key=lambda heading: heading.start)
+    marks = [Heading(0, 0, 0), *headings, Heading(len(document.text), len(document.text), 0)]
+    path: list[Heading] = []
+    for heading, following in pairwise(marks):
+        if heading.level:
+            path = [*(above for above in path if above.level < heading.level), heading]
+        if following.start > heading.start:
+            yield heading.start, following.start, tuple(_heading_text(document, one) for one in path)
+
+
+def _heading_text(document: Document, heading: Heading) -> str:
+    return " ".join(document.text[heading.start : heading.end].lstrip("# ").split())
+
+
+def _unique(parts: Iterable[str]) -> list[str]:
+    return [part for part in dict.fromkeys(parts) if part]
+
+
+def _units(document: Document, layout: Layout, ranges: Iterable[Range]) -> list[Unit]:
+    units = [
+        Unit(Span(document.doc_id, start, end), "chunk", context=layout.title)
+        for start, end in ranges
+        if document.text[start:end].strip()
+    ]
+    return _not_nested(units)
+
+
+def _not_nested(units: list[Unit]) -> list[Unit]:
+    """Drops a unit that lies wholly inside its neighbour."""
+    kept: list[Unit] = []
+    for unit in units:
+        if kept and kept[-1].span.contains(unit.span):
+            continue
+        if kept and unit.span.contains(kept[-1].span):
+            kept.pop()
+        kept.append(unit)
+    return kept
+
+
+Chunker = Callable[..., list[Unit]]
+CHUNKERS: dict[str, Chunker] = {"fixed": fixed, "sentence": sentence, "section": section}
+
+
+def chunk_corpus(corpus, chunkers: dict[str, dict]) -> dict[str, list[Unit]]:
+    """`{"section": {"max_chars": 1500, "overlap": 150}}` -> chunk units of all documents per chunker.
+
+    A name may carry a suffix to run one chunker twice: `section-700: {...}`.
+    """
+    made = {}
+    for name, options in chunkers.items():
+        kind = name.partition("-")[0]
+        if kind not in CHUNKERS:
+            raise BadInput(f"unknown chunker {name!r}; known: {', '.join(CHUNKERS)} (a suffix may follow: section-700)")
+        unknown = set(options or {}) - {"max_chars", "overlap"}
+        if unknown:
+            raise BadInput(f"chunker {name!r}: unknown option {sorted(unknown)[0]!r}; known: max_chars, overlap")
+        made[name] = [
+            unit for doc in corpus.documents for unit in CHUNKERS[kind](doc, corpus.layouts[doc.doc_id], **(options or {}))
+        ]
+    return made
+
+
+def indexed_text(unit: Unit, corpus) -> str:
+    """What an engine indexes: context, then the unit's text without page furniture."""
+    text, at = corpus[unit.span.doc_id].text, unit.span.start
+    kept = []
+    for start, end in corpus.layouts[unit.span.doc_id].boilerplate:
+        if start < unit.span.end and end > at:
+            kept.append(text[at : max(at, start)])
+            at = min(end, unit.span.end)
+    kept.append(text[at : unit.span.end])
+    body = "".join(kept).strip()
+    return f"{unit.context}\n{body}" if unit.context else body

@@ -1,0 +1,201 @@
+"""The command line: `localeval`, or `python -m localeval`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from localeval import __version__, build
+from localeval.provenance import digest_path, machine
+from localeval.records import BadInput
+from localeval.tables import find_root
+
+EPILOG = """\
+a first afternoon:
+  localeval doctor                         is everything here that a run needs?
+  localeval run handbook                   execute what is not fresh; again: nothing to do
+  localeval book                           build the site from it, and print where it is
+  localeval run handbook 30_sweep -p repeats=5   one notebook (and what it reads) with another parameter
+  localeval list                           studies, their notebooks, and which are fresh
+  localeval check                          do the published numbers still follow from the published gains?
+
+exit codes: 0 good; 1 a check failed or a notebook broke; 2 bad input (one line says which file and what to do)
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments)
+    except BadInput as error:
+        print(f"localeval: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        print(f"localeval: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nlocaleval: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "localeval", description="Evaluate retrieval over your own documents: offline, on this machine.",
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"localeval {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    run = commands.add_parser(
+        "run", help="execute the notebooks of a study that are not fresh",
+        description="Executes the notebooks of params/STUDY whose cells, parameters, inputs, code or pins changed. Results go to "
+        "runs/STUDY/base, or with -p to a folder named after what changed.",
+    )  # fmt: skip
+    run.add_argument("study", help="a folder of params/, or 'all'")
+    run.add_argument("notebook", nargs="?", default="", help="only this notebook and what it reads, e.g. 30_sweep")
+    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="reaches every notebook that declares NAME; VALUE is YAML")
+    run.add_argument("--publish", action="store_true", help="afterwards make this run the published one (book/STUDY, results/STUDY)")
+    run.set_defaults(command=_run)
+
+    book = commands.add_parser("book", help="build the site", description="Builds the static site into _build/html: local runs where they exist, else the published pages. Works from the file system.")  # fmt: skip
+    book.set_defaults(command=_book)
+
+    check = commands.add_parser("check", help="check published numbers and pages", description="Fails when a published metric does not re-derive from its gains, a page holds an error, an unexecuted cell, an absolute path or a typed number, or the built site a dead link.")  # fmt: skip
+    check.add_argument("--strict", action="store_true", help="also fail for pages older than their code, parameters or data")
+    check.set_defaults(command=_check)
+
+    listing = commands.add_parser("list", help="studies and their notebooks, with their state", description="Every study, its notebooks, and whether the local and the published run are fresh.")  # fmt: skip
+    listing.set_defaults(command=_list)
+
+    doctor = commands.add_parser("doctor", help="is everything here that a run needs?", description="Looks at Python, packages, models and engines. Opens no connection.")  # fmt: skip
+    doctor.set_defaults(command=_doctor)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    root = find_root()
+    overrides = dict(_assignment(text) for text in arguments.parameter)
+    if arguments.publish and (overrides or arguments.notebook):
+        raise BadInput("--publish: only a whole study with its own parameters can be published; drop the notebook and -p")
+    for study in build.studies(root) if arguments.study == "all" else [arguments.study]:
+        build.run(root, study, arguments.notebook, overrides, say=_say)
+        if arguments.publish:
+            build.publish(root, study, say=_say)
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise BadInput(f"-p {text}: expected NAME=VALUE, as in -p repeats=5")
+    return name.strip(), value
+
+
+def _book(arguments: argparse.Namespace) -> int:
+    from localeval import book
+
+    root = find_root()
+    staged, site = build.stage(root, root / "_build" / "stage"), root / "_build" / "html"
+    key = digest_path(staged) + digest_path(Path(book.__file__))
+    stamp = root / "_build" / "html.key"
+    if (site / "index.html").is_file() and stamp.is_file() and stamp.read_text() == key:
+        _say("book: nothing changed")
+    else:
+        stamp.unlink(missing_ok=True)
+        _say("book: building")
+        book.build(staged, site)
+        stamp.write_text(key)
+    _say(f"open {site / 'index.html'}")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from localeval import book
+
+    root = find_root()
+    problems, old = [], []
+    for source in sorted((root / "notebooks").glob("*.ipynb")):
+        problems += book.check_source(source)
+    pages = [path for path in (root / "book").rglob("*") if path.suffix in (".md", ".ipynb")]
+    problems += book.check_prose(sorted(pages))
+    for path in sorted(path for path in pages if path.suffix == ".ipynb"):
+        problems += book.check_notebook(path)
+    for study in build.studies(root):
+        problems += build.check(root, study)
+        old += build.stale(root, study)
+    if (root / "_build" / "html" / "index.html").is_file():
+        problems += book.check_links(root / "_build" / "html")
+    for line in [*problems, *(f"stale: {line}" for line in old)]:
+        print(line.replace(f"{root}/", ""))
+    failed = len(problems) + (len(old) if arguments.strict else 0)
+    print(f"check: {len(problems)} problems, {len(old)} pages not fresh" + ("" if failed else "; good"))
+    return int(bool(failed))
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    root = find_root()
+    for study in build.studies(root):
+        print(study)
+        for step in build.plan(root, study):
+            local, published = build.page(root, f"runs/{study}/base", step.notebook), root / "book" / study / f"{step.notebook}.ipynb"
+            print(f"  {step.notebook:<18} local: {_state(local, step.key):<10} published: {_state(published, step.key)}")
+    return 0
+
+
+def _state(path: Path, key: str) -> str:
+    return "not run" if not path.is_file() else "fresh" if build.key_of(path) == key else "stale"
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from localeval import embedding
+
+    root = find_root()
+    lines = [_python(), *_pins(root / "requirements.txt")]
+    for card in embedding.CARDS.values():
+        lines.append(_model(card, embedding.locate(card, root), embedding.verify))
+    for engine, what in (("tesseract", "OCR of scanned pages"),):
+        lines.append(("ok" if shutil.which(engine) else "optional", f"{engine}: {'found' if shutil.which(engine) else f'not found; only needed for {what}'}"))
+    for state, text in lines:
+        print(f"{state:<9} {text}")
+    about = machine()
+    print(f"machine   {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}")
+    return int(any(state == "missing" for state, _ in lines))
+
+
+def _python() -> tuple[str, str]:
+    version = sys.version.split()[0]
+    return ("ok" if sys.version_info >= (3, 11) else "missing"), f"Python {version} (3.11 is the version that is tested)"
+
+
+def _pins(requirements: Path) -> list[tuple[str, str]]:
+    lines = []
+    for line in requirements.read_text().splitlines() if requirements.is_file() else ():
+        match = re.match(r"([\w.-]+)==([\w.!+-]+)", line)
+        if not match:
+            continue
+        name, wanted = match.groups()
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            lines.append(("missing", f"{name} {wanted}: not installed; pip install -r requirements.txt"))
+            continue
+        if found.partition("+")[0] != wanted:
+            lines.append(("differs", f"{name}: {found} installed, {wanted} pinned; published timings and digits may differ"))
+    return lines or [("ok", "all pinned packages installed")]
+
+
+def _model(card, folder, verify) -> tuple[str, str]:
+    if folder is None:
+        return ("missing" if card.package else "optional"), f"model {card.name}: {card.how_to_get}"
+    try:
+        return "ok", f"model {card.name}: {card.title}, sha256 {verify(card, folder)[:12]}"
+    except BadInput as error:
+        return "missing", str(error)

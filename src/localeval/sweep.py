@@ -1,0 +1,331 @@
+"""The one experiment: systems rank units for questions, evidence decides which count, a clock says what it cost."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from localeval.chunking import chunk_corpus, indexed_text
+from localeval.corpus import Corpus, read_jsonl
+from localeval.embedding import SentenceEmbedder, VectorCache, card_of, locate, truncated_share
+from localeval.grading import Units, grade
+from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
+from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, timed
+from localeval.tokens import TOKENISERS
+
+LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi"}
+RETRIEVERS = (*LEXICAL, "dense", "hybrid")
+WARM_UP = 3  # queries run and thrown away before the clock counts
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all engines of a study share; recorded with the results."""
+
+    tokeniser: str = "code_aware"
+    k1: float = 1.5
+    b: float = 0.75
+    fusion_depth: int = 100
+    rrf_k: int = 60
+    threads: int = 1
+
+
+def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[str], depth: int = 100) -> list[System]:
+    """Every chunker with every retriever; dense and hybrid once for each model."""
+    systems = []
+    for chunker in chunkers:
+        for retriever in retrievers:
+            if retriever not in RETRIEVERS:
+                raise BadInput(f"unknown retriever {retriever!r}; known: {', '.join(RETRIEVERS)}")
+            for model in [""] if retriever in LEXICAL else models:
+                systems.append(System(chunker, retriever, model, depth=depth))
+    return systems
+
+
+def with_rerankers(base: System, rerankers: dict[str, str], depths: Iterable[int]) -> list[System]:
+    """`base`, then it again with each reranker at each depth. rerankers: name -> kind ("maxsim" or "cross_encoder")."""
+    return [base] + [
+        System(base.chunker, base.retriever, base.model, name, rerank_depth, base.depth)
+        for name in rerankers
+        for rerank_depth in depths
+    ]
+
+
+class Engines:
+    """Builds the retriever of a system, sharing indexes and models between systems. Heavy engines load when first needed."""
+
+    def __init__(self, corpus: Corpus, chunks: dict[str, list[Unit]], settings: Settings, cache: Path, root: Path = Path()):
+        self.corpus, self.chunks, self.settings, self.root = corpus, chunks, settings, root
+        self._cache = VectorCache(cache)
+        self._made: dict[tuple, object] = {}
+
+    def missing(self, system: System) -> str:
+        """Why this system cannot run here, or nothing. Imports nothing heavy."""
+        needed = [card_of(system.model)] if system.model else []
+        if system.reranker and system.reranker != "maxsim":
+            needed.append(card_of(system.reranker, "cross_encoder"))
+        return next((card.how_to_get for card in needed if locate(card, self.root) is None), "")
+
+    def retriever(self, system: System) -> Retriever:
+        first = self._first_stage(system)
+        return Reranked(first, self._scorer(system), system.rerank_depth) if system.reranker else first
+
+    def _first_stage(self, system: System) -> Retriever:
+        if system.retriever in LEXICAL:
+            return self._once(("lexical", system.chunker, system.retriever), lambda: self._bm25(system))
+        dense = self._once(("dense", system.chunker, system.model), lambda: self._dense(system))
+        if system.retriever == "dense":
+            return dense
+        bm25 = self._once(("lexical", system.chunker, "bm25"), lambda: self._bm25(System(system.chunker, "bm25")))
+        return Fused([bm25, dense], self.settings.fusion_depth, self.settings.rrf_k)
+
+    def _bm25(self, system: System) -> BM25:
+        tokenise = TOKENISERS.get(self.settings.tokeniser)
+        if not tokenise:
+            raise BadInput(f"unknown tokeniser {self.settings.tokeniser!r}; known: {', '.join(TOKENISERS)}")
+        variant = LEXICAL[system.retriever]
+        spans, texts = self.spans(system.chunker), self.texts(system.chunker)
+        return BM25(spans, texts, tokenise, variant=variant, k1=self.settings.k1, b=self.settings.b)
+
+    def _dense(self, system: System) -> Dense:
+        embedder = self.embedder(system.model)
+        vectors = self._cache.passages(embedder, self.texts(system.chunker))["vectors"]
+        return Dense(self.spans(system.chunker), vectors, lambda query: embedder.encode([query], "query")[0])
+
+    def _scorer(self, system: System) -> Callable[[str, Sequence[Span]], np.ndarray]:
+        from localeval.rerank import CrossEncoder, MaxSim
+
+        if system.reranker == "maxsim":
+            embedder = self.embedder(system.model)
+            stored = self._cache.tokens(embedder, self.texts(system.chunker))
+            encode = lambda query: embedder.encode_tokens([query], "query")[0]  # noqa: E731
+            return MaxSim(self.spans(system.chunker), stored["vectors"], stored["starts"], encode)
+        card = card_of(system.reranker, "cross_encoder")
+        text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
+        make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)  # noqa: E731
+        return self._once(("cross_encoder", system.chunker, card.name), make)
+
+    def embedder(self, model: str) -> SentenceEmbedder:
+        card = card_of(model)
+        return self._once(("embedder", model), lambda: SentenceEmbedder(card, locate(card, self.root), self.settings.threads))
+
+    def spans(self, chunker: str) -> list[Span]:
+        return [unit.span for unit in self.chunks[chunker]]
+
+    def texts(self, chunker: str) -> list[str]:
+        return self._once(("texts", chunker), lambda: [indexed_text(unit, self.corpus) for unit in self.chunks[chunker]])
+
+    def facts(self, system: System) -> dict:
+        """Chunks, the share of them the model cuts, and seconds spent on their vectors when they were made."""
+        facts = {"chunks": len(self.chunks[system.chunker]), "truncated_share": np.nan, "vector_seconds": np.nan}
+        if system.model:
+            embedder, texts = self.embedder(system.model), self.texts(system.chunker)
+            facts["truncated_share"] = self._once(("cut", system.chunker, system.model), lambda: truncated_share(embedder, texts))
+            stored = self._cache.tokens if system.reranker == "maxsim" else self._cache.passages
+            facts["vector_seconds"] = float(stored(embedder, texts)["seconds"])
+        return facts
+
+    def _once(self, key: tuple, make: Callable[[], object]):
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    @cached_property
+    def unit_sets(self) -> dict[tuple[str, str], Units]:
+        """Units to judge against, by (chunker, kind)."""
+        text = self.corpus.text
+        shared = {"page": Units(self.corpus.pages(), text), "document": Units(self.corpus.wholes(), text)}
+        own = {(name, "chunk"): Units(units, text) for name, units in self.chunks.items()}
+        return own | {(name, kind): units for name in self.chunks for kind, units in shared.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """hits: (system, query id) -> ranked hits. runs: one row a system with its state. timings: tidy seconds."""
+
+    hits: dict[tuple[str, str], list[Hit]]
+    runs: pd.DataFrame
+    timings: pd.DataFrame
+
+
+def run(systems, queries: Sequence[Query], engines: Engines, *, repeats: int = 3, seed: int = 7, progress=lambda text: None) -> Outcome:
+    """Runs every system over every query, `repeats` times, systems interleaved and queries shuffled, one warm process.
+
+    One system's failure is that system's state and not the end of the sweep. Later repeats must return the same hits; a system
+    that does not is `failed`.
+    """
+    states, ready = {}, {}
+    for number, system in enumerate(systems, 1):
+        progress(f"index {number} of {len(systems)}: {system.name}")
+        states[system.name], retriever = _build(system, engines)
+        if retriever:
+            ready[system.name] = retriever
+    depth = {system.name: system.depth for system in systems}
+    for query in queries[:WARM_UP]:
+        for name, retriever in ready.items():
+            retriever.search(query.text, depth[name])
+    hits, timings = {}, []
+    for repeat in range(repeats):
+        progress(f"search, repeat {repeat + 1} of {repeats}")
+        order = list(queries)
+        random.Random(seed + repeat).shuffle(order)
+        for query in order:
+            for name in list(ready):
+                _search(name, ready, query, depth[name], repeat, hits, timings, states)
+    ordered = {(name, q.query_id): hits[name, q.query_id] for name in ready for q in queries}
+    return Outcome(ordered, _runs(systems, states, ordered), _timings(timings, ready))
+
+
+def _build(system: System, engines: Engines) -> tuple[dict, Retriever | None]:
+    missing = engines.missing(system)
+    if missing:
+        return {"status": "not_run", "reason": missing}, None
+    start = time.perf_counter()
+    try:
+        retriever = engines.retriever(system)
+        return {"status": "ok", "reason": "", "index_seconds": time.perf_counter() - start, **engines.facts(system)}, retriever
+    except Exception as error:  # any engine may break in its own way; the row says how
+        return {"status": "failed", "reason": _one_line(error)}, None
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _search(name, ready, query, depth, repeat, hits, timings, states) -> None:
+    key = (name, query.query_id)
+    try:
+        with timed() as seconds:
+            found = ready[name].search(query.text, depth)
+        if hits.setdefault(key, found) != found:
+            raise ValueError(f"repeat {repeat + 1} of {query.query_id} returned other hits than the first")
+    except Exception as error:
+        states[name] |= {"status": "failed", "reason": f"{query.query_id}: {_one_line(error)}"}
+        del ready[name]
+        return
+    timings += [(name, query.query_id, phase, repeat, spent) for phase, spent in seconds.items()]
+
+
+def _runs(systems, states, hits) -> pd.DataFrame:
+    rows = []
+    for system in systems:
+        state = states[system.name]
+        if state["status"] == "ok" and not any(found for (name, _), found in hits.items() if name == system.name):
+            state |= {"status": "empty", "reason": "no hit for any query"}
+        fields = asdict(system)
+        options = fields.pop("options")
+        rows.append({"system": system.name, **fields, **state, "options": json.dumps(dict(options))})
+    return pd.DataFrame(rows)
+
+
+def _timings(rows, ready) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["system", "query_id", "phase", "repeat", "seconds"])
+    return frame[frame["system"].isin(list(ready))].sort_values(["system", "query_id", "repeat", "phase"], ignore_index=True)
+
+
+def grade_all(hits, systems: Sequence[System], queries: Sequence[Query], rules: Sequence[str], engines: Engines) -> dict[tuple[str, str], list[Graded]]:
+    """The same hits under several rules: (system, rule) -> graded queries, for systems that have hits."""
+    chunker = {system.name: system.chunker for system in systems}
+    names = list(dict.fromkeys(name for name, _ in hits))
+    graded = {}
+    for name in names:
+        for text in rules:
+            rule = ScoringRule.parse(text)
+            units = engines.unit_sets[chunker[name], rule.unit]
+            graded[name, text] = [grade(hits[name, query.query_id], query, rule, units) for query in queries]
+    return graded
+
+
+def state_counts(graded: dict[tuple[str, str], list[Graded]]) -> pd.DataFrame:
+    """How many queries of each state stand behind every system and rule. Columns: system, rule, then one a state."""
+    from localeval.records import QUERY_STATES
+
+    rows = [
+        {"system": system, "rule": rule, **{state: sum(one.status == state for one in some) for state in QUERY_STATES}}
+        for (system, rule), some in graded.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def signals(hits: dict[tuple[str, str], list[Hit]]) -> pd.DataFrame:
+    """What a ranking says about its own certainty, for abstention. Columns: system, query_id, signal, value.
+
+    top_score; margin = (s1 - s2) / s1, 0 without a positive first score; spread = minus the entropy (nats) of the first ten
+    scores as shares. Higher always means more certain. No hits: minus infinity would hide a state, so the value is NaN.
+    """
+    rows = []
+    for (system, query_id), found in hits.items():
+        scores = np.array([hit.score for hit in found[:10]])
+        for name, value in _certainty(scores).items():
+            rows.append((system, query_id, name, value))
+    return pd.DataFrame(rows, columns=["system", "query_id", "signal", "value"])
+
+
+def _certainty(scores: np.ndarray) -> dict[str, float]:
+    if not len(scores):
+        return {"top_score": np.nan, "margin": np.nan, "spread": np.nan}
+    first, second = scores[0], scores[1] if len(scores) > 1 else 0.0
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    margin = max(0.0, (first - second) / first) if first > 0 else 0.0
+    return {"top_score": float(first), "margin": float(margin), "spread": float((shares * np.log(shares)).sum())}
+
+
+def cold_start(system: System, documents: Path, chunkers: dict, settings: Settings, queries: Sequence[str], *, cache: Path, root: Path, repeats: int = 3, timeout: float = 120) -> pd.DataFrame:
+    """Seconds from a fresh process to its second answer, split. Columns: system, repeat, stage, seconds.
+
+    Stages: import, load (model weights), index (vectors already on disk), first_query, second_query. The operating
+    system's file cache is warm after the first repeat, so this is a new process and not a cold disk.
+    """
+    job = {
+        "system": asdict(system) | {"options": []}, "documents": str(documents), "chunkers": {system.chunker: chunkers[system.chunker]},
+        "settings": asdict(settings), "queries": list(queries[:2]), "cache": str(cache), "root": str(root),
+    }  # fmt: skip
+    code = "import time; start = time.perf_counter(); from localeval import sweep; sweep.cold_child(start)"
+    rows = []
+    for repeat in range(repeats):
+        done = subprocess.run([sys.executable, "-c", code], input=json.dumps(job), capture_output=True, text=True, timeout=timeout, check=False)
+        if done.returncode:
+            raise RuntimeError(f"cold start of {system.name} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else done.returncode}")
+        rows += [(system.name, repeat, stage, seconds) for stage, seconds in json.loads(done.stdout.splitlines()[-1]).items()]
+    return pd.DataFrame(rows, columns=["system", "repeat", "stage", "seconds"])
+
+
+def cold_child(start: float) -> None:
+    """The fresh process of `cold_start`: its job on standard input, seconds by stage on standard output."""
+    job = json.load(sys.stdin)
+    system = System(**(job["system"] | {"options": ()}))
+    laps = {}
+
+    def lap(name):
+        nonlocal start
+        laps[name], start = time.perf_counter() - start, time.perf_counter()
+
+    if system.retriever in LEXICAL:
+        import rank_bm25  # noqa: F401
+    if system.model:
+        import faiss  # noqa: F401
+        import sentence_transformers  # noqa: F401
+    lap("import")
+    corpus = read_jsonl(Path(job["documents"]))
+    engines = Engines(corpus, chunk_corpus(corpus, job["chunkers"]), Settings(**job["settings"]), Path(job["cache"]), Path(job["root"]))
+    if system.model:
+        start = time.perf_counter()
+        engines.embedder(system.model)
+        lap("load")
+    retriever = engines.retriever(system)
+    lap("index")
+    for name, query in zip(("first_query", "second_query"), job["queries"], strict=False):
+        retriever.search(query, 10)
+        lap(name)
+    print(json.dumps(laps))

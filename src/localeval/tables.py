@@ -1,0 +1,202 @@
+"""Artefacts: tidy files, the only hand-over between notebooks.
+
+A `Run` is one notebook's window on them: it reads what earlier notebooks wrote and writes its own, which appear all
+together when the notebook finishes, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from localeval import corpus as corpora
+from localeval import gold, provenance
+from localeval.records import BadInput, Graded, Hit, Query, Span, Unit
+
+# Frozen: other tools read these. A new column goes to the end; a changed meaning is a breaking change.
+COLUMNS = {
+    "pages.csv": ("doc_id", "page_index", "page_label", "class", "quality", "confidence", "reason"),
+    "runs.csv": ("system", "chunker", "retriever", "model", "reranker", "rerank_depth", "depth", "variant", "status", "reason"),
+    "hits.jsonl": ("system", "query_id", "rank", "span", "score"),
+    "timings.csv": ("system", "query_id", "phase", "repeat", "seconds"),
+    "gains.jsonl": ("system", "rule", "query_id", "status", "gains", "covers", "ideal", "evidence", "ranked"),
+    "scores.csv": ("system", "rule", "metric", "query_id", "value", "status"),
+    "metrics.csv": ("system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note"),
+    "comparisons.csv": (
+        "metric", "rule", "baseline", "candidate", "n", "delta", "low", "high", "p_value", "p_adjusted", "mde", "verdict", "designated",
+    ),
+}  # fmt: skip
+PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The project folder: `LOCALEVAL_ROOT`, or the nearest parent that holds `_config.yml` and `params/`."""
+    if os.environ.get("LOCALEVAL_ROOT"):
+        return Path(os.environ["LOCALEVAL_ROOT"]).resolve()
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "_config.yml").is_file() and (folder / "params").is_dir():
+            return folder
+    raise BadInput(f"{here}: not inside a localeval project (no _config.yml with a params folder here or above); cd into it, or set LOCALEVAL_ROOT")
+
+
+class Run:
+    """Reads and writes artefacts of one notebook of one study.
+
+    run_dir: folder of this run below the project, as `runs/handbook/base`; empty for a notebook executed by hand, which
+    writes to `runs/<study>/papermill`. What is not in the run's own folder is read from the study's base run, then from
+    its published results.
+    """
+
+    def __init__(self, study: str, notebook: str, run_dir: str = "", root: Path | None = None):
+        self.study, self.notebook = study, notebook
+        self.root = root or find_root()
+        self.folder = self.root / (run_dir or f"runs/{study}/papermill")
+        self._part = self.folder / f".{notebook}.part"
+        shutil.rmtree(self._part, ignore_errors=True)
+        self._part.mkdir(parents=True)
+
+    def path(self, name: str) -> Path:
+        """Where to write the artefact `name`; it becomes visible with `finish`."""
+        return self._part / name
+
+    def input(self, notebook: str, name: str) -> Path:
+        """The artefact `name` of an earlier notebook. Missing: an error that says what to run."""
+        folders = (self.folder, self.root / "runs" / self.study / "base", self.root / "results" / self.study)
+        for folder in folders:
+            if (folder / notebook / name).is_file():
+                return folder / notebook / name
+        raise BadInput(f"{notebook}/{name} of study {self.study!r} is missing; first run: python -m localeval run {self.study} {notebook}")
+
+    def data(self, path: str) -> Path:
+        """A file or folder of the study's data, relative to the project."""
+        return self.root / path
+
+    def cache(self) -> Path:
+        """Vectors and the like: costly to make, cheap to lose."""
+        return self.root / "runs" / ".cache"
+
+    def finish(self, **facts: object) -> pd.DataFrame:
+        """Puts what was written in place, with its provenance, and lists it: artefact, rows or bytes."""
+        record = {
+            "study": self.study, "notebook": self.notebook, **facts,
+            "machine": provenance.machine(), "load_average": provenance.load_average(), "versions": provenance.versions(),
+        }  # fmt: skip
+        self.path("provenance.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        target, old = self.folder / self.notebook, self.folder / f".{self.notebook}.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        self._part.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+        files = sorted(target.iterdir())
+        return pd.DataFrame({"artefact": [file.name for file in files], "rows": [_rows(file) for file in files]})
+
+
+def _rows(path: Path) -> int | None:
+    if path.suffix not in (".csv", ".jsonl"):
+        return None
+    with path.open("rb") as lines:
+        return sum(1 for _ in lines) - (path.suffix == ".csv")
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Writes a table, its frozen columns first and in their order; a missing one is an error."""
+    expected = COLUMNS.get(path.name, ())
+    missing = [column for column in expected if column not in frame.columns]
+    if missing:
+        raise ValueError(f"{path.name} lacks the column {missing[0]!r}")
+    rest = [column for column in frame.columns if column not in expected]
+    frame.loc[:, [*expected, *rest]].to_csv(path, index=False, lineterminator="\n")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """Reads a table. Empty cells of text columns are empty texts, of number columns NaN."""
+    frame = pd.read_csv(path, keep_default_na=False, na_values={}, dtype=None)
+    for column in frame.columns:
+        if frame[column].dtype == object or str(frame[column].dtype).startswith("str"):
+            numbers = pd.to_numeric(frame[column].replace("", None), errors="coerce")
+            blank = frame[column] == ""
+            if blank.any() and not blank.all() and numbers[~blank].notna().all():
+                frame[column] = numbers
+    return frame
+
+
+def write_jsonl(rows: Iterable[dict], path: Path) -> None:
+    with path.open("w", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def read_jsonl(path: Path) -> Iterator[dict]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def write_units(units: dict[str, list[Unit]], path: Path) -> None:
+    """Units by chunker name; pages and documents under "page" and "document"."""
+    write_jsonl(
+        ({"chunker": name, "span": str(u.span), "kind": u.kind, "label": u.label, "context": u.context} for name, us in units.items() for u in us),
+        path,
+    )
+
+
+def read_units(path: Path) -> dict[str, list[Unit]]:
+    units: dict[str, list[Unit]] = {}
+    for row in read_jsonl(path):
+        name, span = row.pop("chunker"), Span.parse(row.pop("span"))
+        units.setdefault(name, []).append(Unit(span, **row))
+    return units
+
+
+def write_hits(hits: dict[tuple[str, str], list[Hit]], path: Path) -> None:
+    """`(system, query_id)` -> ranked hits."""
+    write_jsonl(
+        (
+            {"system": system, "query_id": query_id, "rank": rank, "span": str(hit.span), "score": hit.score}
+            for (system, query_id), ranked in hits.items()
+            for rank, hit in enumerate(ranked, 1)
+        ),
+        path,
+    )
+
+
+def read_hits(path: Path) -> dict[tuple[str, str], list[Hit]]:
+    hits: dict[tuple[str, str], list[Hit]] = {}
+    for row in read_jsonl(path):
+        hits.setdefault((row["system"], row["query_id"]), []).append(Hit(Span.parse(row["span"]), row["score"]))
+    return hits
+
+
+def write_gains(graded: dict[tuple[str, str], list[Graded]], path: Path) -> None:
+    """`(system, rule)` -> graded queries. Every published metric re-derives from this file."""
+    write_jsonl(({"system": system, "rule": rule, **asdict(one)} for (system, rule), some in graded.items() for one in some), path)
+
+
+def read_gains(path: Path) -> dict[tuple[str, str], list[Graded]]:
+    graded: dict[tuple[str, str], list[Graded]] = {}
+    for row in read_jsonl(path):
+        key = row.pop("system"), row.pop("rule")
+        row |= {
+            "gains": tuple((rank, gain) for rank, gain in row["gains"]),
+            "covers": tuple((rank, tuple(indexes)) for rank, indexes in row["covers"]),
+            "ideal": tuple(row["ideal"]),
+            "evidence": tuple(row["evidence"]),
+        }
+        graded.setdefault(key, []).append(Graded(**row))
+    return graded
+
+
+def read_corpus(run: Run) -> corpora.Corpus:
+    return corpora.read_jsonl(run.input("10_ingest", "documents.jsonl"))
+
+
+def read_queries(run: Run) -> list[Query]:
+    return gold.read_resolved(run.input("20_gold", "queries.jsonl"))

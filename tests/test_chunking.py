@@ -1,0 +1,117 @@
+"""Chunkers: small texts by hand, and the properties every chunker keeps on any text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localeval.chunking import CHUNKERS, _pack, chunk_corpus, fixed, indexed_text, section, sections, sentence, sentences
+from localeval.corpus import Corpus, Heading, Layout, make_document
+from localeval.records import BadInput
+
+
+def doc(text, headings=(), boilerplate=()):
+    return make_document("t.md", text, text.encode()), Layout("t.md", "Title", headings=headings, boilerplate=boilerplate)
+
+
+def ranges(units):
+    return [(unit.span.start, unit.span.end) for unit in units]
+
+
+def test_fixed_windows_end_and_none_lies_inside_another():
+    assert ranges(fixed(*doc("x" * 25), max_chars=10, overlap=4)) == [(0, 10), (6, 16), (12, 22), (18, 25)]
+    assert ranges(fixed(*doc("x" * 5), max_chars=10, overlap=4)) == [(0, 5)]
+
+
+@pytest.mark.parametrize("chunker", CHUNKERS.values())
+@pytest.mark.parametrize("overlap", [10, 12, -1])
+def test_an_overlap_that_cannot_advance_is_refused(chunker, overlap):
+    with pytest.raises(BadInput, match="cannot advance"):
+        chunker(*doc("x" * 25), max_chars=10, overlap=overlap)
+
+
+def test_sentences_survive_initials_and_abbreviations():
+    text = "The prize went to Anna K. Mert in 1931. She declined. See fig. 3 for more."
+    assert [text[a:b] for a, b in sentences(text)] == [
+        "The prize went to Anna K. Mert in 1931.", "She declined.", "See fig. 3 for more."
+    ]  # fmt: skip
+    numbered = "1. Boil it.\n\n2. Cool it."
+    assert [numbered[a:b] for a, b in sentences(numbered)] == ["1. Boil it.", "2. Cool it."]
+
+
+def test_sentence_chunks_are_verbatim():
+    text = "fee ($ 200).  Dr. Ok agrees."
+    chunks = sentence(*doc(text), max_chars=15)
+    assert [text[a:b] for a, b in ranges(chunks)] == ["fee ($ 200).", "Dr. Ok agrees."]
+
+
+def test_section_chunks_carry_their_heading_path_and_never_cross_a_heading():
+    text = "Intro.\n\n# One\n\nAlpha.\n\n## Deep\n\nBeta.\n\n# Two\n\nGamma."
+    headings = tuple(
+        Heading(text.index(line), text.index(line) + len(line), line.count("#")) for line in ("# One", "## Deep", "# Two")
+    )
+    units = section(*doc(text, headings))
+    assert [unit.context for unit in units] == ["Title", "Title > One", "Title > One > Deep", "Title > Two"]
+    assert [path for _, _, path in sections(*doc(text, headings))] == [(), ("One",), ("One", "Deep"), ("Two",)]
+
+
+def test_section_overlap_is_exact_and_the_limit_holds():
+    text = " ".join(f"Sentence number {n} has some words in it." for n in range(100))
+    units = section(*doc(text), max_chars=400, overlap=60)
+    pairs = list(zip(ranges(units), ranges(units)[1:], strict=False))
+    assert pairs and all(left[1] - right[0] == 60 for left, right in pairs)
+    assert max(b - a for a, b in ranges(units)) <= 400
+
+
+def test_a_table_is_cut_between_rows():
+    rows = "\n".join(f"row {n} 7,340" for n in range(30))
+    assert all(rows[a:b].startswith("row") and rows[a:b].endswith("7,340") for a, b in ranges(sentence(*doc(rows), max_chars=100)))
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "\n\n\n"])
+@pytest.mark.parametrize("chunker", CHUNKERS.values())
+def test_blank_documents_have_no_chunks(chunker, text):
+    assert chunker(*doc(text)) == []
+
+
+texts = st.text(alphabet=st.sampled_from("ab. !?\n\t#é“”茶"), max_size=300)
+
+
+@pytest.mark.parametrize("name", CHUNKERS)
+@given(text=texts, max_chars=st.integers(2, 60), overlap=st.integers(0, 30))
+def test_every_chunk_is_its_slice_and_nothing_is_lost(name, text, max_chars, overlap):
+    overlap = min(overlap, max_chars - 1)
+    document, layout = doc(text)
+    units = CHUNKERS[name](document, layout, max_chars=max_chars, overlap=overlap)
+    covered = {at for a, b in ranges(units) for at in range(a, b)}
+    assert all(at in covered for at, letter in enumerate(text) if not letter.isspace())
+    assert all(document[unit.span] == text[unit.span.start : unit.span.end] and document[unit.span].strip() for unit in units)
+    assert all(len(unit.span) <= max_chars for unit in units)
+    assert ranges(units) == sorted(set(ranges(units)))
+    assert not any(x.span != y.span and x.span.contains(y.span) for x in units for y in units)
+
+
+@given(texts)
+def test_packing_is_repeatable(text):
+    assert list(_pack(text, sentences(text), 40, 5)) == list(_pack(text, sentences(text), 40, 5))
+
+
+def test_indexed_text_leaves_out_page_furniture_only():
+    text = "HEADER\n\nAlpha beta.\n\nHEADER\n\nGamma."
+    document, layout = doc(text, boilerplate=((0, 6), (21, 27)))
+    corpus = Corpus((document,), {"t.md": layout}, {})
+    (unit,) = sentence(document, layout)
+    assert indexed_text(unit, corpus) == "Title\nAlpha beta.\n\n\n\nGamma."
+    assert document[unit.span] == text, "the text itself is whole"
+
+
+def test_chunkers_by_name():
+    document, layout = doc("One sentence. " * 80)
+    corpus = Corpus((document,), {"t.md": layout}, {})
+    made = chunk_corpus(corpus, {"fixed": {"max_chars": 100, "overlap": 10}, "section-300": {"max_chars": 300, "overlap": 0}})
+    assert set(made) == {"fixed", "section-300"} and max(len(u.span) for u in made["section-300"]) <= 300
+    with pytest.raises(BadInput, match="unknown chunker 'paragraph'; known: fixed"):
+        chunk_corpus(corpus, {"paragraph": {}})
+    with pytest.raises(BadInput, match="unknown option 'max_char'"):
+        chunk_corpus(corpus, {"fixed": {"max_char": 3}})
