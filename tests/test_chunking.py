@@ -115,3 +115,10 @@ def test_chunkers_by_name():
         chunk_corpus(corpus, {"paragraph": {}})
     with pytest.raises(BadInput, match="unknown option 'max_char'"):
         chunk_corpus(corpus, {"fixed": {"max_char": 3}})
+
+
+def test_a_bare_heading_begins_the_next_chunk():
+    text = "# One\n\n## Deep\n\nBeta."
+    headings = (Heading(0, 5, 1), Heading(7, 14, 2))
+    (unit,) = section(*doc(text, headings))
+    assert (unit.span.start, unit.context) == (0, "Title > One > Deep")

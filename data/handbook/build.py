@@ -122,7 +122,7 @@ def block(node: Node, styles: dict, width: float, prose: str) -> list:
             typed(node, MONO)
             return [rl.Preformatted(node.content.rstrip("\n"), styles["code"], maxLineLength=fit)]
         case "table":
-            return [table(node, styles["cell"], width), rl.Spacer(0, 10)]
+            return [table(node, styles["cell"], width)]
     return refuse(node, f"{node.type} is not part of the dialect; leave it out")
 
 
@@ -157,7 +157,8 @@ def table(node: Node, style: Style, width: float) -> rl.Table:
     """Rows of paragraphs over the whole width; the header row comes again where the table goes on to a new page."""
     lines = [line.children for part in node.children for line in part.children]
     rows = [[cell(entry, style) for entry in line] for line in lines]
-    return rl.Table(rows, column_widths(lines, style.fontSize, width), style=TABLE_LOOK, repeatRows=1)
+    widths = column_widths(lines, style.fontSize, width)
+    return rl.Table(rows, widths, style=TABLE_LOOK, repeatRows=1, spaceBefore=2, spaceAfter=10)
 
 
 def cell(node: Node, style: Style) -> rl.Paragraph:

@@ -29,15 +29,15 @@ MAX_CELL_LINES = 15
 def build(source: Path, output: Path) -> Path:
     """Builds the book in `source` into the folder `output` and returns its `index.html`.
 
-    source holds `_config.yml` and `book/_toc.yml`. Any warning fails the build: `BadInput` with the first one, and `output`
-    keeps what it held. Everything is built afresh, since an incremental build leaves old numbers in prose.
+    source holds `_config.yml` and `book/_toc.yml`. Any warning fails the build: `BadInput` with the first one, and
+    `output` keeps what it held. Everything is built afresh, since an incremental build leaves old numbers in prose.
     """
     source, output = Path(source).resolve(), Path(output).resolve()
     for needed in ("_config.yml", "book/_toc.yml"):
         if not (source / needed).is_file():
             raise BadInput(f"{source / needed}: no such file; a staged book needs it")
     if (source / "book/_static").exists():
-        raise BadInput(f"{source / 'book/_static'}: every script below it would load on every page; rename it to assets")
+        raise BadInput(f"{source}/book/_static: every script below it would load on every page; rename it to assets")
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".book-", dir=output.parent) as work:
         done = _jupyter_book(source, Path(work))
@@ -56,15 +56,14 @@ def _jupyter_book(source: Path, work: Path) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source / "book")]
     options = ["--path-output", str(work), "--config", str(source / "_config.yml"), "--all", "-W", "-n", "--keep-going"]
     environment = os.environ | {"NO_COLOR": "1", "PYTHONWARNINGS": "ignore", "PYTHONUTF8": "1"}
-    return subprocess.run(
-        [*command, *options], cwd=source, env=environment, capture_output=True, text=True, encoding="utf-8", errors="replace"
-    )
+    captured = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+    return subprocess.run([*command, *options], cwd=source, env=environment, **captured)
 
 
 def _build_problem(stdout: str, stderr: str, source: Path) -> str:
-    """The first warning with its page, and how many more there are; for a crash its last line and the page being read."""
+    """The first warning with its page, and how many more there are; for a crash its last line and the page it read."""
     lines = [_plain_line(line, source) for line in stderr.splitlines()]
-    found = list(dict.fromkeys(line for line in lines if re.search(r"(?:^|:|\s)(?:WARNING|ERROR|CRITICAL|SEVERE):", line)))
+    found = list(dict.fromkeys(line for line in lines if re.search(r"\b(?:WARNING|ERROR|CRITICAL|SEVERE): ", line)))
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         return f"{found[0]}{more}; fix the page and build again"
@@ -81,7 +80,7 @@ def _plain_line(line: str, source: Path) -> str:
 
 
 def check_links(html_root: Path) -> list[str]:
-    """Problems of built pages: dead links and anchors, anything loaded from elsewhere, pictures without words, shared ids."""
+    """Problems of built pages: dead links and anchors, loads from elsewhere, pictures without words, shared ids."""
     from bs4 import BeautifulSoup
 
     root = Path(html_root).resolve()
@@ -92,10 +91,11 @@ def check_links(html_root: Path) -> list[str]:
     anchors = {path: _anchors(page) for path, page in pages.items()}
     problems = []
     for path, page in pages.items():
-        found = [*_dead_links(path, page, anchors), *_outside_loads(page), *_silent_pictures(page), *_shared_ids(page)]
+        found = [*_dead_links(path, page, anchors), *(problem for rule in PAGE_RULES for problem in rule(page))]
         problems += [f"{path.relative_to(root)}: {problem}" for problem in dict.fromkeys(found)]
     for path in sorted(root.rglob("*.css")):
-        problems += [f"{path.relative_to(root)}: {problem}" for problem in _style_loads(path.read_text(encoding="utf-8"), path)]
+        found = _style_loads(path.read_text(encoding="utf-8"), path)
+        problems += [f"{path.relative_to(root)}: {problem}" for problem in found]
     return problems
 
 
@@ -140,13 +140,15 @@ def _dead_links(path: Path, page, anchors: dict[Path, set[str]]) -> Iterator[str
         if target.is_dir():
             target /= "index.html"
         if not target.is_file():
-            yield f"<{tag}> points to a missing file: {address}" + _math_hint(address)
+            yield f"<{tag}> points to a missing file: {address}"
         elif parts.fragment and target in anchors and unquote(parts.fragment) not in anchors[target]:
             yield f"<{tag}> points to a missing anchor: {address}"
 
 
-def _math_hint(address: str) -> str:
-    return " (the page holds a formula; write it as text)" if "mathjax" in address else ""
+def _formulas(page) -> Iterator[str]:
+    """Formulas: the book carries no MathJax, so they would show as raw TeX."""
+    for element in page.select("span.math, div.math"):
+        yield f"holds a formula, which nothing here can set: {element.get_text().strip()[:40]!r}; write it as text"
 
 
 def _outside_loads(page) -> Iterator[str]:
@@ -192,11 +194,14 @@ def _shared_ids(page) -> Iterator[str]:
             yield f"{count} elements share the id {name!r}"
 
 
+PAGE_RULES = (_outside_loads, _silent_pictures, _shared_ids, _formulas)
+
+
 # Typed numbers
 
 # Not preceded by a letter, a dot or an at sign: BM25, P95 and ndcg@10 are names.
 NUMBER = re.compile(r"(?<![\w@.])[+−-]?(?:\d[\d.,]*(?:%|\s?‰)?|[¼½¾⅓⅔])")
-CODE_DIRECTIVES = re.compile(r"(?:code|code-block|code-cell|literalinclude|include|raw|math|toctree|glue.*|image|mermaid)$")
+CODE_DIRECTIVES = re.compile(r"(?:code|code-block|code-cell|literalinclude|include|raw|math|toctree|glue.*|image)$")
 NAMED_DIRECTIVES = re.compile(r"(?:figure|div|image|card-carousel|grid.*)$")  # their argument is a name or a size
 NOT_PROSE = re.compile(
     r"\{[\w:.+-]+\}(`+)(?:(?!`).)*?\1"  # a role, {glue:text} among them
@@ -286,24 +291,23 @@ def _tags(cell: dict) -> list[str]:
 
 
 def check_notebook(path: Path) -> list[str]:
-    """Problems of an executed notebook: errors, cells that did not run, traces of the machine, frames of progress bars."""
+    """Problems of an executed notebook: errors, cells that did not run, traces of the machine, progress bars."""
     try:
         notebook, cells = _read(path)
     except BadInput as error:
         return [str(error)]
-    problems = [*_notebook_problems(notebook, cells)]
-    before = 0
+    problems, before = list(_notebook_problems(notebook, cells)), 0
     for number, cell in cells:
-        problems += [f"cell {number}: {problem}" for problem in _machine_paths(cell.get("metadata", {}), "its metadata")]
-        if cell["cell_type"] != "code" or not cell["source"].strip():
-            continue
-        count = cell.get("execution_count")
-        if count is None:
-            problems.append(f"cell {number}: was not executed")
-        elif count <= before:
-            problems.append(f"cell {number}: executed out of order (count {count} after {before}); run it from the top")
-        before = max(before, count or 0)
-        problems += [f"cell {number}: {problem}" for output in cell["outputs"] for problem in _output_problems(output)]
+        found = list(_machine_paths(cell.get("metadata", {}), "its metadata"))
+        if cell["cell_type"] == "code" and cell["source"].strip():
+            count = cell.get("execution_count")
+            if count is None:
+                found.append("was not executed; run the notebook")
+            elif count <= before:
+                found.append(f"executed out of order (count {count} after {before}); run it from the top")
+            before = max(before, count or 0)
+            found += [problem for output in cell.get("outputs", []) for problem in _output_problems(output)]
+        problems += [f"cell {number}: {problem}" for problem in found]
     return [f"{path}: {problem}" for problem in dict.fromkeys(problems)]
 
 
@@ -340,7 +344,8 @@ def _output_problems(output: dict) -> Iterator[str]:
 
 
 ROOTS = "home|Users|root|tmp|var|usr|opt|mnt|srv|work|workspace|builds|private|content|app|data|github|media|run"
-MACHINE_PATH = re.compile(rf"(?<![\w./:<>-])/(?:{ROOTS})/[\w.@+-][^\s\"'<>]*|\bfile:///?[^\s\"'<>]+|\b[A-Z]:\\+\w[^\s\"'<>]*")
+REST = r"[^\s\"'<>,;)]*"
+MACHINE_PATH = re.compile(rf"(?<![\w./:<>-])/(?:{ROOTS})/[\w.@+-]{REST}|\bfile://{REST}|\b[A-Z]:\\+\w{REST}")
 
 
 def _machine_paths(value, where: str) -> Iterator[str]:
@@ -362,7 +367,7 @@ FORBIDDEN = {
 
 
 def check_source(path: Path) -> list[str]:
-    """Problems of a notebook before it runs: outputs, logic that belongs in the package, long cells, parameters, captions."""
+    """Problems of a source notebook: outputs, logic that belongs in the package, long cells, parameters, captions."""
     try:
         _, cells = _read(path)
     except BadInput as error:
@@ -423,7 +428,8 @@ def _call_problems(call: ast.Call) -> Iterator[str]:
         texts.append(call.args[1])
     for text in texts:
         for match in NUMBER.finditer(_typed_text(text)):
-            yield f"line {call.lineno}: typed number {match[0]!r} in a caption; take it from a value"
+            number = match[0].rstrip(".,")
+            yield f"line {call.lineno}: typed number {number!r} in a caption; take it from a value"
 
 
 def _typed_text(node: ast.expr) -> str:

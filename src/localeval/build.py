@@ -273,7 +273,7 @@ def execute(root: Path, folder: str, step: Step) -> None:
         try:
             papermill.execute_notebook(
                 root / "notebooks" / f"{step.notebook}.ipynb", done, parameters=step.parameters | {"run_dir": folder},
-                kernel_name="python3", cwd=str(root), progress_bar=sys.stderr.isatty(), execution_timeout=TIMEOUT,
+                kernel_name="python3", cwd=str(root), progress_bar=False, stderr_file=sys.stderr, execution_timeout=TIMEOUT,
                 extra_arguments=["--IPKernelApp.log_level=40"],
             )  # fmt: skip
         except PapermillExecutionError as error:

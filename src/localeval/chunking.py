@@ -106,17 +106,22 @@ def sentence(document: Document, layout: Layout, max_chars: int = 700, overlap: 
 
 
 def section(document: Document, layout: Layout, max_chars: int = 1500, overlap: int = 150) -> list[Unit]:
-    """Sentences packed up to `max_chars` inside each section, never across a heading; context is the heading path."""
+    """Sentences packed up to `max_chars` inside each section, never across a heading; context is the heading path.
+
+    A heading with nothing below it but the next heading begins the next section's first chunk.
+    """
     _check(max_chars, overlap)
-    units = []
+    units, waiting = [], None
+    lines = {heading.start: heading.end for heading in layout.headings}
     for start, end, path in sections(document, layout):
-        body = sentences(document.text, start, end)
-        label = path[-1] if path else ""
-        context = " > ".join(_unique([layout.title, *path]))
-        units += [
-            Unit(Span(document.doc_id, low, high), "chunk", label, context)
-            for low, high in _pack(document.text, body, max_chars, overlap)
-        ]
+        begin = start if waiting is None else waiting
+        bare = start in lines and not document.text[lines[start] : end].strip()
+        if bare and end < len(document.text):
+            waiting = begin
+            continue
+        waiting, context = None, " > ".join(_unique([layout.title, *path]))
+        ranges = _pack(document.text, sentences(document.text, begin, end), max_chars, overlap)
+        units += [Unit(Span(document.doc_id, *one), "chunk", path[-1] if path else "", context) for one in ranges]
     return _not_nested(units)
 
 
@@ -182,6 +187,18 @@ def chunk_corpus(corpus, chunkers: dict[str, dict]) -> dict[str, list[Unit]]:
             unit for doc in corpus.documents for unit in CHUNKERS[kind](doc, corpus.layouts[doc.doc_id], **(options or {}))
         ]
     return made
+
+
+def describe(chunks: dict[str, list[Unit]], corpus):
+    """One row a chunker: chunks, their length in characters, and how many repeat the text of another chunk exactly."""
+    import pandas as pd
+
+    rows = []
+    for name, units in chunks.items():
+        lengths = pd.Series([len(unit.span) for unit in units], dtype=float)
+        repeats = len(units) - len({corpus.text(unit.span) for unit in units})
+        rows.append((name, len(units), lengths.mean(), lengths.median(), lengths.max(), repeats))
+    return pd.DataFrame(rows, columns=["chunker", "chunks", "mean_chars", "median_chars", "max_chars", "exact_repeats"])
 
 
 def indexed_text(unit: Unit, corpus) -> str:

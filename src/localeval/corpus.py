@@ -50,8 +50,30 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Signals:
+    """What a PDF page shows beside its text; the text alone cannot tell a readable scan from a born-digital page.
+
+    image_coverage: share of the page under images. invisible_text: share of characters that are not drawn (an OCR layer).
+    rotated_text: share set at an angle to the page. vectors: paths and shadings drawn. removed_chars: control characters taken out of
+    the text. ocr_font: a font only OCR programs use. repaired: the file is damaged. unreadable: the page broke the parser.
+    """
+
+    image_coverage: float = 0.0
+    invisible_text: float = 0.0
+    rotated_text: float = 0.0
+    vectors: int = 0
+    removed_chars: int = 0
+    ocr_font: bool = False
+    repaired: bool = False
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
-    """The sidecar of one document. boilerplate: `(start, end)` of repeated headers and footers, kept in the text."""
+    """The sidecar of one document. boilerplate: `(start, end)` of repeated headers and footers, kept in the text.
+
+    signals: one per page of a PDF, in page order; empty for other files.
+    """
 
     doc_id: str
     title: str = ""
@@ -60,6 +82,7 @@ class Layout:
     boilerplate: tuple[tuple[int, int], ...] = ()
     lines: tuple[Line, ...] = ()
     notes: tuple[str, ...] = ()
+    signals: tuple[Signals, ...] = ()
 
     def page_of(self, span: Span) -> int | None:
         """Index of the page the span overlaps most (tie: the earlier); None where the document has no such page."""
@@ -210,7 +233,20 @@ def _layout(row: dict) -> Layout:
         boilerplate=tuple((start, end) for start, end in row["boilerplate"]),
         lines=tuple(Line(**(line | {"box": tuple(line["box"])})) for line in row["lines"]),
         notes=tuple(row["notes"]),
+        signals=tuple(Signals(**page) for page in row["signals"]),
     )
+
+
+def inventory(corpus: Corpus):
+    """One row a document: characters, pages, headings, marked page furniture, and what the reader noted."""
+    import pandas as pd
+
+    rows = []
+    for doc in corpus.documents:
+        layout = corpus.layouts[doc.doc_id]
+        furniture = sum(end - start for start, end in layout.boilerplate)
+        rows.append((doc.doc_id, layout.title, len(doc.text), len(layout.pages), len(layout.headings), furniture, "; ".join(layout.notes)))
+    return pd.DataFrame(rows, columns=["doc_id", "title", "characters", "pages", "headings", "furniture_characters", "notes"])
 
 
 def fingerprint(documents: Iterable[Document]) -> str:

@@ -82,6 +82,17 @@ def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_res
     return pd.DataFrame(rows)
 
 
+def curves(signals: pd.DataFrame, outcome: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
+    """Risk-coverage curves of the chosen rows of `abstention`. Columns: system (with its signal), threshold, answered, coverage, risk."""
+    both = signals.merge(outcome, on=["system", "query_id"]).sort_values("query_id")
+    parts = []
+    for system, signal in chosen[["system", "signal"]].itertuples(index=False):
+        part = both[(both["system"] == system) & (both["signal"] == signal)]
+        curve = risk_coverage(part["value"].to_numpy(), part["correct"].to_numpy())
+        parts.append(curve.assign(system=f"{system}: {signal.replace('_', ' ')}"))
+    return pd.concat(parts, ignore_index=True)
+
+
 def _with_interval(name, function, signal, flag, draws) -> dict:
     again = [function(signal[draw], flag[draw]) for draw in draws]
     low, high = np.nanquantile(again, [0.025, 0.975]) if not np.isnan(again).all() else (np.nan, np.nan)

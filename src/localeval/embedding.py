@@ -120,6 +120,9 @@ class SentenceEmbedder:
         try:
             import torch
             from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
+
+            logging.disable_progress_bar()
         except ImportError as error:
             raise BadInput(f"model {card.name} needs {error.name}: pip install -r requirements.txt") from None
         torch.set_num_threads(threads)

@@ -25,6 +25,7 @@ from pathlib import Path
 from localeval.chunking import sections
 from localeval.corpus import Corpus
 from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
+from localeval.tokens import words
 
 CONTEXT = 32  # characters of anchor text kept on each side
 QUERY_KEYS = tuple(field.name for field in fields(Query))
@@ -223,6 +224,43 @@ def _same_run(pairs: Iterable[tuple[str, str]]) -> int:
             break
         count += 1
     return count
+
+
+def describe(queries: Iterable[Query]):
+    """Questions, answerable ones and pieces of evidence by origin and category."""
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        [(q.origin, q.category or "(none)", q.answerable, len(q.evidence), len({e.span.doc_id for e in q.evidence})) for q in queries],
+        columns=["origin", "category", "answerable", "evidence", "documents"],
+    )
+    return frame.groupby(["origin", "category"], as_index=False).agg(
+        questions=("answerable", "size"), answerable=("answerable", "sum"), pieces_of_evidence=("evidence", "sum"), documents_each=("documents", "max")
+    )
+
+
+def overlap(queries: Iterable[Query], corpus: Corpus):
+    """How many of a question's words stand in its evidence and in the headings above it: high shares favour lexical engines.
+
+    Columns: query_id, origin, category, in_evidence, in_headings; shares of distinct words of four letters or more, NaN for a
+    question without any or without evidence.
+    """
+    import pandas as pd
+
+    rows = []
+    for query in queries:
+        asked = {word for word in words(query.text) if len(word) >= 4}
+        evidence = {word for item in query.evidence for word in words(corpus.text(item.span))}
+        headings = {word for item in query.evidence for word in words(_headings_above(item.span, corpus))}
+        known = bool(asked and query.evidence)
+        shares = [len(asked & seen) / len(asked) if known else float("nan") for seen in (evidence, headings)]
+        rows.append((query.query_id, query.origin, query.category, *shares))
+    return pd.DataFrame(rows, columns=["query_id", "origin", "category", "in_evidence", "in_headings"])
+
+
+def _headings_above(span: Span, corpus: Corpus) -> str:
+    found = (path for start, end, path in sections(corpus[span.doc_id], corpus.layouts[span.doc_id]) if start <= span.start < end)
+    return " ".join(next(found, ()))
 
 
 def dump(queries: Iterable[Query]) -> str:

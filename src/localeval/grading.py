@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from localeval.records import Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
+from localeval.records import QUERY_STATES, Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
 
 # Which rules can judge evidence of which kind. A rule finer than the evidence was judged at is not applicable.
 APPLICABLE = {
@@ -61,6 +61,35 @@ class Units:
     def twins(self, span: Span) -> tuple[Span, ...]:
         """All units whose text is exactly that of `span`, itself among them."""
         return self._twins.get(span, (span,))
+
+
+def unit_sets(corpus, chunks: dict[str, list[Unit]]) -> dict[tuple[str, str], Units]:
+    """What the rules rank, by (chunker, kind of unit): the chunker's own chunks, and the pages and documents all share."""
+    shared = {"page": Units(corpus.pages(), corpus.text), "document": Units(corpus.wholes(), corpus.text)}
+    own = {(name, "chunk"): Units(units, corpus.text) for name, units in chunks.items()}
+    return own | {(name, kind): units for name in chunks for kind, units in shared.items()}
+
+
+def reach(queries: Sequence[Query], rules: Iterable[str], units: dict[tuple[str, str], Units]):
+    """What could be found at all, before any search: state of every query per chunker and rule.
+
+    Returns a table with columns chunker, rule, query_id, status; the best possible mean of a chunker is the share of scored.
+    """
+    import pandas as pd
+
+    chunkers = list(dict.fromkeys(name for name, _ in units))
+    rows = []
+    for text in rules:
+        rule = ScoringRule.parse(text)
+        for name in chunkers:
+            rows += [(name, text, one.query_id, grade([], one, rule, units[name, rule.unit]).status) for one in queries]
+    return pd.DataFrame(rows, columns=["chunker", "rule", "query_id", "status"])
+
+
+def state_counts(states, by: Sequence[str]):
+    """Queries of each state behind every group. states: a table with a column status; by: the columns that make a group."""
+    counts = states.groupby([*by, "status"], sort=False).size().unstack(fill_value=0)
+    return counts.reindex(columns=list(QUERY_STATES), fill_value=0).reset_index().rename_axis(columns=None)
 
 
 def applicable(evidence: Evidence, rule: ScoringRule) -> bool:

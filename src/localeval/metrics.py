@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from localeval.records import BadInput, Graded
 
@@ -107,6 +108,7 @@ METRICS: dict[str, Metric] = {
 BINARY = {"success"}
 
 
+@lru_cache
 def parse(name: str) -> tuple[Metric, int | None]:
     """`"ndcg@10"` -> its function and its cut. Errors name what is known."""
     match = re.fullmatch(r"([a-z_]+)(?:@([1-9]\d*))?", name)
@@ -169,3 +171,13 @@ def asks_and_computes(name: str, rule) -> tuple[str, str]:
     """What the name of a metric asks, and what is computed under one rule, in words."""
     asks, computes = ASKS[name.partition("@")[0]]
     return asks, computes.format(unit=rule.unit, counts=COUNTS[rule.match])
+
+
+def asks_table(names: Iterable[str], rules: Iterable[str]):
+    """The table every method section shows: metric, rule, what its name asks, what is computed here."""
+    import pandas as pd
+
+    from localeval.records import ScoringRule
+
+    rows = [(name, rule, *asks_and_computes(name, ScoringRule.parse(rule))) for name in names for rule in rules]
+    return pd.DataFrame(rows, columns=["metric", "rule", "what its name asks", "what is computed here"])

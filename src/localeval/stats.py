@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from localeval.records import Comparison
+from localeval.records import BadInput, Comparison
 
 SEED = 20260921
 N_RESAMPLES = 10_000
@@ -135,6 +135,36 @@ def compare(
     )  # fmt: skip
 
 
+def pick(summary, system: str, rule: str, metric: str) -> dict:
+    """One row of a summary as a dict; none is an error that says which."""
+    part = summary[(summary["system"] == system) & (summary["rule"] == rule) & (summary["metric"] == metric)]
+    if len(part) != 1:
+        raise BadInput(f"no figure for {system}, {rule}, {metric}; systems with figures: {', '.join(summary['system'].unique())}")
+    return part.iloc[0].to_dict()
+
+
+def best(summary, rule: str, metric: str) -> dict:
+    """The row with the highest mean (tie: the first); an order, not a verdict."""
+    part = summary[(summary["rule"] == rule) & (summary["metric"] == metric)]
+    if part.empty:
+        raise BadInput(f"no system has a figure for {metric} under {rule}")
+    return part.loc[part["mean"].idxmax()].to_dict()
+
+
+def explore(scores, metric: str, rule: str, *, seed: int = SEED, n_resamples: int = N_RESAMPLES):
+    """Every system against the first, uncorrected and labelled as not designated. Same columns as `compare_designated`."""
+    import pandas as pd
+
+    systems = list(scores["system"].unique())
+    rows = []
+    for system in systems[1:]:
+        sides = [_values(scores, name, rule, metric) for name in (systems[0], system)]
+        if all(sides):
+            got = compare(*sides, metric=metric, rule=rule, names=(systems[0], system), seed=seed, n_resamples=n_resamples)
+            rows.append(asdict(got) | {"verdict": "exploratory", "designated": False})
+    return pd.DataFrame(rows, columns=[*Comparison.__dataclass_fields__, "verdict", "designated"])
+
+
 def compare_designated(scores, comparisons: Sequence[Sequence[str]], *, seed: int = SEED, n_resamples: int = N_RESAMPLES):
     """The comparisons named before the run, `[[metric, rule, baseline, candidate], ...]`, as one family with Holm's correction.
 
@@ -156,7 +186,8 @@ def compare_designated(scores, comparisons: Sequence[Sequence[str]], *, seed: in
     for row, adjusted in zip(ran, holm([row["p_value"] for row in ran]), strict=True):
         row["p_adjusted"] = adjusted
         row["verdict"] = verdict(Comparison(**row))
-    return pd.DataFrame(done).assign(designated=True)
+    columns = [*Comparison.__dataclass_fields__, "verdict", "reason"]
+    return pd.DataFrame(done).reindex(columns=columns).assign(designated=True)
 
 
 def _values(scores, system: str, rule: str, metric: str) -> dict[str, float]:

@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from localeval.chunking import chunk_corpus, indexed_text
+from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
 from localeval.embedding import SentenceEmbedder, VectorCache, card_of, locate, truncated_share
-from localeval.grading import Units, grade
+from localeval.grading import Units, grade, unit_sets
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
 from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, timed
+from localeval.tables import read_units
 from localeval.tokens import TOKENISERS
 
 LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi"}
@@ -65,7 +66,7 @@ class Engines:
     """Builds the retriever of a system, sharing indexes and models between systems. Heavy engines load when first needed."""
 
     def __init__(self, corpus: Corpus, chunks: dict[str, list[Unit]], settings: Settings, cache: Path, root: Path = Path()):
-        self.corpus, self.chunks, self.settings, self.root = corpus, chunks, settings, root
+        self.corpus, self.chunks, self.settings, self.root, self.cache_folder = corpus, chunks, settings, root, cache
         self._cache = VectorCache(cache)
         self._made: dict[tuple, object] = {}
 
@@ -142,11 +143,7 @@ class Engines:
 
     @cached_property
     def unit_sets(self) -> dict[tuple[str, str], Units]:
-        """Units to judge against, by (chunker, kind)."""
-        text = self.corpus.text
-        shared = {"page": Units(self.corpus.pages(), text), "document": Units(self.corpus.wholes(), text)}
-        own = {(name, "chunk"): Units(units, text) for name, units in self.chunks.items()}
-        return own | {(name, kind): units for name in self.chunks for kind, units in shared.items()}
+        return unit_sets(self.corpus, self.chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,15 +243,10 @@ def grade_all(hits, systems: Sequence[System], queries: Sequence[Query], rules: 
     return graded
 
 
-def state_counts(graded: dict[tuple[str, str], list[Graded]]) -> pd.DataFrame:
-    """How many queries of each state stand behind every system and rule. Columns: system, rule, then one a state."""
-    from localeval.records import QUERY_STATES
-
-    rows = [
-        {"system": system, "rule": rule, **{state: sum(one.status == state for one in some) for state in QUERY_STATES}}
-        for (system, rule), some in graded.items()
-    ]
-    return pd.DataFrame(rows)
+def states(graded: dict[tuple[str, str], list[Graded]]) -> pd.DataFrame:
+    """State of every query behind every system and rule. Columns: system, rule, query_id, status."""
+    rows = [(system, rule, one.query_id, one.status) for (system, rule), some in graded.items() for one in some]
+    return pd.DataFrame(rows, columns=["system", "rule", "query_id", "status"])
 
 
 def signals(hits: dict[tuple[str, str], list[Hit]]) -> pd.DataFrame:
@@ -281,14 +273,17 @@ def _certainty(scores: np.ndarray) -> dict[str, float]:
     return {"top_score": float(first), "margin": float(margin), "spread": float((shares * np.log(shares)).sum())}
 
 
-def cold_start(system: System, documents: Path, chunkers: dict, settings: Settings, queries: Sequence[str], *, cache: Path, root: Path, repeats: int = 3, timeout: float = 120) -> pd.DataFrame:
+def cold_start(
+    system: System, documents: Path, units: Path, settings: Settings, queries: Sequence[str],
+    *, cache: Path, root: Path, repeats: int = 3, timeout: float = 120,
+) -> pd.DataFrame:  # fmt: skip
     """Seconds from a fresh process to its second answer, split. Columns: system, repeat, stage, seconds.
 
     Stages: import, load (model weights), index (vectors already on disk), first_query, second_query. The operating
     system's file cache is warm after the first repeat, so this is a new process and not a cold disk.
     """
     job = {
-        "system": asdict(system) | {"options": []}, "documents": str(documents), "chunkers": {system.chunker: chunkers[system.chunker]},
+        "system": asdict(system) | {"options": []}, "documents": str(documents), "units": str(units),
         "settings": asdict(settings), "queries": list(queries[:2]), "cache": str(cache), "root": str(root),
     }  # fmt: skip
     code = "import time; start = time.perf_counter(); from localeval import sweep; sweep.cold_child(start)"
@@ -299,6 +294,16 @@ def cold_start(system: System, documents: Path, chunkers: dict, settings: Settin
             raise RuntimeError(f"cold start of {system.name} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else done.returncode}")
         rows += [(system.name, repeat, stage, seconds) for stage, seconds in json.loads(done.stdout.splitlines()[-1]).items()]
     return pd.DataFrame(rows, columns=["system", "repeat", "stage", "seconds"])
+
+
+def cold_starts(systems: Sequence[System], documents: Path, units: Path, engines: Engines, queries, *, repeats: int, progress=lambda text: None):
+    """`cold_start` of several systems; empty for `repeats` 0."""
+    texts, parts = [query.text for query in queries[:2]], []
+    for system in systems if repeats else ():
+        progress(f"cold start: {system.name}")
+        place = {"cache": engines.cache_folder, "root": engines.root}
+        parts.append(cold_start(system, documents, units, engines.settings, texts, repeats=repeats, **place))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["system", "repeat", "stage", "seconds"])
 
 
 def cold_child(start: float) -> None:
@@ -317,8 +322,8 @@ def cold_child(start: float) -> None:
         import faiss  # noqa: F401
         import sentence_transformers  # noqa: F401
     lap("import")
-    corpus = read_jsonl(Path(job["documents"]))
-    engines = Engines(corpus, chunk_corpus(corpus, job["chunkers"]), Settings(**job["settings"]), Path(job["cache"]), Path(job["root"]))
+    corpus, chunks = read_jsonl(Path(job["documents"])), read_units(Path(job["units"]))
+    engines = Engines(corpus, chunks, Settings(**job["settings"]), Path(job["cache"]), Path(job["root"]))
     if system.model:
         start = time.perf_counter()
         engines.embedder(system.model)

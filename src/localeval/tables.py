@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -77,6 +78,10 @@ class Run:
     def data(self, path: str) -> Path:
         """A file or folder of the study's data, relative to the project."""
         return self.root / path
+
+    def say(self, text: str) -> None:
+        """Progress for the terminal; not part of the page."""
+        print(f"    {self.notebook}: {text}", file=sys.stderr, flush=True)
 
     def cache(self) -> Path:
         """Vectors and the like: costly to make, cheap to lose."""
@@ -192,6 +197,18 @@ def read_gains(path: Path) -> dict[tuple[str, str], list[Graded]]:
         }
         graded.setdefault(key, []).append(Graded(**row))
     return graded
+
+
+def combine(run: Run, name: str, notebooks: Iterable[str]) -> pd.DataFrame:
+    """The same table of several notebooks as one. A system that occurs in two must say the same in both."""
+    frames = [read_csv(run.input(notebook, name)) for notebook in notebooks]
+    whole = pd.concat(frames, ignore_index=True).drop_duplicates(ignore_index=True)
+    keys = [column for column in whole.columns if column not in ("value", "status")]
+    twice = whole[whole.duplicated(keys)]
+    if len(twice):
+        row = twice.iloc[0]
+        raise BadInput(f"{name}: {row['system']} differs between {' and '.join(notebooks)} (query {row['query_id']}); run both again")
+    return whole
 
 
 def read_corpus(run: Run) -> corpora.Corpus:

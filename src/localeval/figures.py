@@ -1,0 +1,693 @@
+"""Figures for the pages: matplotlib drawings that follow the light or dark theme, with their numbers in words.
+
+Everything here is deterministic: the same data gives the same bytes. Plotting libraries are imported when one is drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+
+import pandas as pd
+
+from localeval.records import BadInput
+
+DASH = "—"
+
+# Colours are written into the SVG as these exact values, then replaced by the variables of book/assets/localeval.css.
+# The series colours are Okabe and Ito's, some of them darkened to 4.5:1 against white; the dark theme has its own.
+INK, MUTED, GRID, PAPER = "#0a0b0c", "#5a5b5c", "#dadbdc", "#fdfeff"
+COLOURS = ("#0072b2", "#bf5000", "#00805a", "#a8558a", "#8f6400")
+MARKERS = ("o", "s", "D", "^", "v")
+VARIABLES = {
+    INK: "--pst-color-text-base",
+    MUTED: "--pst-color-text-muted",
+    GRID: "--le-grid",
+    PAPER: "--pst-color-background",
+    **{colour: f"--le-series-{number}" for number, colour in enumerate(COLOURS, 1)},
+}
+WIDTH = 5.8  # inches; drawn for a narrow column, so that the text stays readable on a phone and grows on a desk
+ROW = 0.3  # inches
+ALT_ROWS = 12
+
+
+# Text
+
+
+def heading(name) -> str:
+    """A column, class or state name as people read it."""
+    return str(name).replace("_", " ")
+
+
+def require_text(kind: str, **texts: str) -> None:
+    for name, text in texts.items():
+        if not isinstance(text, str) or not text.strip():
+            raise BadInput(f"a {kind} needs {name}=...: say in words what it shows")
+
+
+def interval(mean, low, high, spec: str = ".2f"):
+    """`0.71 [0.62, 0.80]` for three numbers, or a Series of such texts for three Series. A mean of NaN gives a dash.
+
+    >>> interval(0.7123, 0.62, 0.8)
+    '0.71 [0.62, 0.80]'
+    """
+    if isinstance(mean, pd.Series):
+        texts = [interval(*bounds, spec) for bounds in zip(mean, low, high, strict=True)]
+        return pd.Series(texts, index=mean.index, dtype=object)
+    if pd.isna(mean):
+        return DASH
+    if pd.isna(low) or pd.isna(high):
+        return minus(format(mean, spec))
+    return minus(f"{mean:{spec}} [{low:{spec}}, {high:{spec}}]")
+
+
+def minus(text: str) -> str:
+    """A true minus sign before digits, as wide as a plus."""
+    return re.sub(r"(?<![\w.])-(?=[\d.])", "−", text)
+
+
+# Drawing
+
+
+class Figure:
+    """A matplotlib figure as inline SVG: themed by the page, named for screen readers, the same bytes each time.
+
+    alt: what the picture says, with its numbers. caption: what a reader needs to understand it alone; shown below.
+    """
+
+    def __init__(self, fig, *, alt: str, caption: str):
+        require_text("figure", alt=alt, caption=caption)
+        self.alt, self.caption = " ".join(alt.split()), " ".join(caption.split())
+        self.svg = _inline(_svg(fig), self.alt)
+
+    def _repr_html_(self) -> str:
+        return (
+            '<figure class="le-own le-figure">\n'
+            '<div class="le-scroll" role="group" tabindex="0" aria-label="Figure, scrolls sideways when wide">\n'
+            f"{self.svg}\n</div>\n<figcaption>{escape(self.caption)}</figcaption>\n</figure>"
+        )
+
+    def __repr__(self) -> str:
+        return f"[figure] {self.alt}"
+
+
+def _rc() -> dict:
+    ink = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor")
+    lines = ("axes.edgecolor", "xtick.color", "ytick.color")
+    none = ("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor", "legend.edgecolor")
+    return {
+        **dict.fromkeys(ink, INK),
+        **dict.fromkeys(lines, MUTED),
+        **dict.fromkeys(none, "none"),
+        "svg.fonttype": "none",
+        "svg.hashsalt": "localeval",
+        "text.parse_math": False,  # a dollar in a name is a dollar
+        "font.family": "DejaVu Sans",  # ships with matplotlib, so that layout does not depend on the machine
+        "font.size": 9.5,
+        "axes.titlesize": 10,
+        "axes.labelsize": 9.5,
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.linewidth": 0.7,
+        "axes.grid": False,
+        "axes.axisbelow": True,
+        "axes.unicode_minus": True,
+        "grid.color": GRID,
+        "grid.linewidth": 0.7,
+        "legend.frameon": False,
+        "legend.fontsize": 9.5,
+        "lines.linewidth": 1.6,
+        "lines.markersize": 6,
+        "axes.prop_cycle": _cycle(),
+    }
+
+
+def _cycle():
+    from cycler import cycler
+
+    return cycler(color=COLOURS) + cycler(marker=MARKERS)
+
+
+@contextmanager
+def theme():
+    """Settings under which a figure is drawn so that `Figure` can theme it."""
+    import matplotlib
+
+    with matplotlib.rc_context(_rc()):
+        yield
+
+
+def _svg(fig) -> str:
+    """SVG text of a figure. No date, no creator, ids from a fixed salt."""
+    buffer = io.StringIO()
+    with theme():
+        unsigned = {"Date": None, "Creator": None}
+        fig.savefig(buffer, format="svg", bbox_inches="tight", pad_inches=0.04, metadata=unsigned)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :].strip()
+
+
+def _inline(svg: str, alt: str) -> str:
+    """Makes a stand-alone SVG safe inside a page.
+
+    Its style sheet would apply to the whole page, so it moves to the root element; its ids get a prefix taken from the
+    content, so that two figures never share one; its colours and fonts become the page's.
+    """
+    svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(r"<defs>\s*</defs>|\s+(?=\n)", "", svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)  # a hundredth of a point is enough
+    svg = re.sub(r"<g([^>]*)>((?:\s*<use [^>]*/>)+)", _share_style, svg)
+    prefix = f"le-{hashlib.sha256((svg + alt).encode()).hexdigest()[:10]}-"
+    svg = re.sub(r'(?<=[\s"]id=")|(?<=url\(#)|(?<=href="#)', prefix, svg)
+    svg = re.sub(r"font-family: [^;\"]*|(?<=px )'DejaVu Sans'[^;\"]*", _page_font, svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable}, {colour})")
+    svg = re.sub(r'\s(?:xmlns(?::xlink)?|version)="[^"]*"', "", svg)  # needed in a file, not in a page
+    svg = svg.replace("xlink:href=", "href=")
+    name = f'role="img" aria-label="{escape(alt)}" style="stroke-linejoin: round; stroke-linecap: butt"'
+    return svg.replace("<svg", f"<svg {name}", 1)
+
+
+def _share_style(match: re.Match) -> str:
+    """Marks of one style name it once, on their group; with thousands of marks this is most of a figure's size."""
+    styles = set(re.findall(r' style="[^"]*"', match[2]))
+    if len(styles) != 1 or "style=" in match[1] or match[2].count("style=") != match[2].count("<use"):
+        return match[0]
+    (style,) = styles
+    return f"<g{match[1]}{style}>{match[2].replace(style, '')}"
+
+
+def _page_font(match: re.Match) -> str:
+    family = "var(--pst-font-family-base, sans-serif)"
+    return f"font-family: {family}" if match[0].startswith("font-family") else family
+
+
+# Reading the frames
+
+
+def _rows(frame: pd.DataFrame, plot: str, columns: str, **chosen: str) -> pd.DataFrame:
+    """The rows of a tidy frame that a plot shows. A chosen value filters its column where the frame has one."""
+    for name, value in chosen.items():
+        if name in frame.columns:
+            frame = frame[frame[name] == value]
+    missing = [name for name in columns.split() if name not in frame.columns]
+    if missing:
+        raise BadInput(f"{plot}: the frame has no column {missing[0]!r}; it needs {columns}")
+    if frame.empty:
+        wanted = ", ".join(f"{name} {value!r}" for name, value in chosen.items())
+        raise BadInput(f"{plot}: no rows left{' for ' + wanted if wanted else ''}; check the names")
+    return frame.reset_index(drop=True)
+
+
+def _once(frame: pd.DataFrame, plot: str, columns: list[str]) -> None:
+    if frame.duplicated(columns).any():
+        row = frame[frame.duplicated(columns)].iloc[0]
+        named = " / ".join(str(row[name]) for name in columns)
+        raise BadInput(f"{plot}: more than one row for {named}; filter the frame first")
+
+
+def _listing(labels: Iterable[str], texts: Iterable[str], values: Iterable[float]) -> str:
+    """`a 0.71 [..]; b ...` for the alternative text; of many rows the three highest and the lowest."""
+    said = list(zip(labels, texts, values, strict=True))
+    if len(said) > ALT_ROWS:
+        ranked = sorted((row for row in said if not pd.isna(row[2])), key=lambda row: -row[2])
+        shown = [*ranked[:3], ranked[-1]] if ranked else []
+        return f"{len(said)} rows; highest and lowest: " + "; ".join(f"{label} {text}" for label, text, _ in shown)
+    return "; ".join(f"{label} {'not defined' if text == DASH else text}" for label, text, _ in said)
+
+
+def _canvas(height: float, rows: int = 1, **options):
+    """Axes of a figure that no global state knows, so a cell shows it once."""
+    from matplotlib.figure import Figure as Canvas
+
+    fig = Canvas(figsize=(WIDTH, height), layout="constrained")
+    fig.get_layout_engine().set(w_pad=0.02, h_pad=0.04, hspace=0.04)
+    return fig, fig.subplots(rows, 1, **options)
+
+
+def _errors(frame: pd.DataFrame, middle: str, low: str, high: str) -> list:
+    """Distances below and above, as matplotlib takes them; a bound that is not defined draws nothing."""
+    return [(frame[middle] - frame[low]).clip(lower=0).fillna(0), (frame[high] - frame[middle]).clip(lower=0).fillna(0)]
+
+
+def _dots(ax, rows: pd.DataFrame, y, colour: str, marker: str, label: str | None = None) -> None:
+    """Means with their intervals, drawn along x."""
+    style = {"color": colour, "marker": marker, "linestyle": "none", "elinewidth": 1.6, "markersize": 6.5}
+    ax.errorbar(rows["mean"], y, xerr=_errors(rows, "mean", "low", "high"), label=label, markeredgecolor=PAPER, **style)
+
+
+def _note(ax, text: str, point, offset, colour: str = INK, **options):
+    """Small text at an offset in points from a point."""
+    return ax.annotate(text, point, xytext=offset, textcoords="offset points", fontsize=9, color=colour, **options)
+
+
+def _beside(ax, y: float, text: str, colour: str = INK) -> None:
+    """A value in the column to the right of the axes."""
+    _note(ax, text, (1, y), (8, 0), colour, xycoords=("axes fraction", "data"), va="center", annotation_clip=False)
+
+
+def _vertical(ax, x: float, colour: str, text: str = "", offset=(0, 4), **options) -> None:
+    """A dashed line across the axes, with its name near the top."""
+    ax.axvline(x, color=colour, linewidth=1.2, linestyle=(0, (4, 3)))
+    if text:
+        _note(ax, text, (x, 1), offset, colour, xycoords=("data", "axes fraction"), **options)
+
+
+def _legend(fig, ax) -> None:
+    """A legend above the axes, in as many columns as its longest name lets fit."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = min(3, max(1, 66 // (max(map(len, labels)) + 5)))
+    fig.legend(handles, labels, loc="outside upper left", ncols=columns, handletextpad=0.4, columnspacing=1.3)
+
+
+def _thousands(axis) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"))
+
+
+def _rows_axis(ax, labels: Sequence[str], positions: Sequence[float]) -> None:
+    ax.set_yticks(positions, labels)
+    ax.set_ylim(max(positions) + 0.6, min(positions) - 0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.grid(axis="x")
+
+
+# Plots
+
+
+def forest(
+    rows: pd.DataFrame,
+    *,
+    metric: str,
+    caption: str,
+    group: str | None = None,
+    reference: float | None = None,
+    label: str | None = None,
+    alt: str | None = None,
+) -> Figure:
+    """Systems with their means and intervals, one line each, in the order of the frame.
+
+    rows: system, mean, low, high. group: a column whose values make blocks, each under a heading. reference: where to
+    draw a vertical line, 0 for differences. label: what the axis says, the metric by default.
+    """
+    rows = _rows(rows, "forest", f"system mean low high {group or ''}", metric=metric)
+    _once(rows, "forest", ["system", group] if group else ["system"])
+    blocks = list(rows.groupby(group, sort=False)) if group else [("", rows)]
+    texts = interval(rows["mean"], rows["low"], rows["high"])
+    labels, positions, headings = [], [], []
+    for name, block in blocks:
+        if group:
+            headings.append(len(labels))
+            labels.append(str(name))
+        positions.extend(range(len(labels), len(labels) + len(block)))
+        labels.extend(block["system"])
+    ordered = pd.concat([block for _, block in blocks])
+    with theme():
+        fig, ax = _canvas(0.75 + ROW * len(labels))
+        _dots(ax, ordered, positions, COLOURS[0], MARKERS[0])
+        for y, text in zip(positions, texts[ordered.index], strict=True):
+            _beside(ax, y, text)
+        if reference is not None:
+            _vertical(ax, reference, MUTED)
+        _rows_axis(ax, labels, range(len(labels)))
+        for index in headings:
+            ax.get_yticklabels()[index].set_fontweight("bold")
+        ax.set_xlabel(label or metric)
+    named = rows["system"] if not group else rows[group].astype(str) + " " + rows["system"]
+    alt = alt or f"Forest plot of {label or metric}, mean with interval. {_listing(named, texts, rows['mean'])}."
+    return Figure(fig, alt=alt, caption=caption)
+
+
+def rules_side_by_side(
+    summary: pd.DataFrame,
+    metric: str,
+    rules: Sequence[str],
+    systems: Sequence[str],
+    *,
+    caption: str,
+    alt: str | None = None,
+) -> Figure:
+    """The same hits under several scoring rules: per system one dot with its interval for each rule.
+
+    summary: system, rule, metric, mean, low, high. A system without a value under a rule shows a dash there.
+    """
+    rules, systems = [str(rule) for rule in rules], list(systems)
+    if not 1 <= len(rules) <= len(COLOURS):
+        raise BadInput(f"rules_side_by_side: {len(rules)} rules; it shows 1 to {len(COLOURS)}")
+    grid = _grid(summary, metric, rules, systems)
+    step = min(0.26, 0.8 / len(rules))
+    with theme():
+        fig, ax = _canvas(1.05 + len(systems) * (0.2 + 0.19 * len(rules)))
+        for number, rule in enumerate(rules):
+            part = grid[grid["rule"] == rule]
+            y = [row + step * (number - (len(rules) - 1) / 2) for row in range(len(systems))]
+            _dots(ax, part, y, COLOURS[number], MARKERS[number], rule)
+            for position, text in zip(y, part["text"], strict=True):
+                _beside(ax, position, text, COLOURS[number])
+        _rows_axis(ax, systems, range(len(systems)))
+        for row in range(1, len(systems)):
+            ax.axhline(row - 0.5, color=GRID, linewidth=0.7)
+        ax.set_xlabel(metric)
+        _legend(fig, ax)
+    said = _listing(grid["system"] + " " + grid["rule"], grid["text"], grid["mean"])
+    alt = alt or f"{metric} of the same hits under {len(rules)} scoring rules. {said}."
+    return Figure(fig, alt=alt, caption=caption)
+
+
+def _grid(summary: pd.DataFrame, metric: str, rules: Sequence[str], systems: Sequence[str]) -> pd.DataFrame:
+    """One row for every system and rule, in the order given, its interval as `text`; NaN where there is no value."""
+    rows = _rows(summary, "rules_side_by_side", "system rule mean low high", metric=metric)
+    rows = rows.assign(rule=rows["rule"].astype(str))
+    rows = rows[rows["rule"].isin(rules) & rows["system"].isin(systems)]
+    _once(rows, "rules_side_by_side", ["system", "rule"])
+    for name, wanted in (("system", systems), ("rule", rules)):
+        absent = [value for value in wanted if value not in set(rows[name])]
+        if absent:
+            raise BadInput(f"rules_side_by_side: no row of {metric!r} for {name} {absent[0]!r}")
+    cells = pd.MultiIndex.from_product([systems, rules], names=["system", "rule"])
+    grid = rows.set_index(["system", "rule"]).reindex(cells).reset_index()
+    return grid.assign(text=interval(grid["mean"], grid["low"], grid["high"]))
+
+
+def quality_vs_latency(
+    rows: pd.DataFrame,
+    *,
+    metric: str,
+    caption: str,
+    budget_ms: float | None = None,
+    alt: str | None = None,
+) -> Figure:
+    """What quality costs in time: mean latency on a log axis against mean quality, one labelled point a system.
+
+    rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. The horizontal bar runs from P50 to P95; the mean may lie
+    outside it. budget_ms: where to draw the latency budget.
+    """
+    rows = _rows(rows, "quality_vs_latency", "system mean low high mean_ms p50_ms p95_ms", metric=metric)
+    _once(rows, "quality_vs_latency", ["system"])
+    rows = rows.dropna(subset=["mean", "mean_ms"])
+    if rows.empty or (rows[["mean_ms", "p50_ms"]] <= 0).any(axis=None):
+        raise BadInput("quality_vs_latency: needs systems with a quality and a latency above 0 ms")
+    with theme():
+        fig, ax = _canvas(4.2)
+        ax.hlines(rows["mean"], rows["p50_ms"], rows["p95_ms"], color=COLOURS[0], linewidth=1.6, alpha=0.75)
+        ax.vlines(rows["mean_ms"], rows["low"], rows["high"], color=MUTED, linewidth=1)
+        ax.plot(rows["mean_ms"], rows["mean"], "o", color=COLOURS[0], markeredgecolor=PAPER, markersize=8)
+        _milliseconds(ax, rows, budget_ms)
+        ax.set_xlabel("latency in milliseconds, log scale (dot: mean, bar: P50 to P95)")
+        ax.set_ylabel(metric)
+        ax.grid(True)
+        ax.margins(y=0.12)
+        _place_labels(fig, ax, rows)
+    said = interval(rows["mean"], rows["low"], rows["high"]) + _latency_text(rows)
+    start = f"Scatter plot of {metric} against latency. "
+    if budget_ms is not None:
+        start += f"Budget {budget_ms:,.0f} ms. "
+    return Figure(fig, alt=alt or f"{start}{_listing(rows['system'], said, rows['mean'])}.", caption=caption)
+
+
+def _latency_text(rows: pd.DataFrame) -> pd.Series:
+    spans = zip(rows["mean_ms"], rows["p50_ms"], rows["p95_ms"], strict=True)
+    return pd.Series([f" at {m:,.3g} ms (P50 {a:,.3g}, P95 {b:,.3g})" for m, a, b in spans], index=rows.index)
+
+
+def _milliseconds(ax, rows: pd.DataFrame, budget_ms: float | None) -> None:
+    """A log axis whose ticks read `1`, `10`, `1,000`, with room left and right for labels."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    ends = [rows[["mean_ms", "p50_ms"]].min(axis=None), rows[["mean_ms", "p95_ms"]].max(axis=None)]
+    if budget_ms is not None:
+        ends = [min(ends[0], budget_ms), max(ends[1], budget_ms)]
+        _vertical(ax, budget_ms, COLOURS[1], f"budget {budget_ms:,.0f} ms", ha="center")
+    room = max((ends[1] / ends[0]) ** 0.12, 1.6)
+    ax.set_xlim(ends[0] / room, ends[1] * room)
+    if ends[1] * room < 30 * ends[0] / room:  # too few powers of ten to read a value from
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    _thousands(ax.xaxis)
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _place_labels(fig, ax, rows: pd.DataFrame) -> None:
+    """Writes each system's name where it covers least: of some places around its point, the first that is free.
+
+    The order of the frame decides, so the same frame gives the same picture.
+    """
+    fig.draw_without_rendering()
+    renderer = fig._get_renderer()
+    points = ax.transData.transform(rows[["mean_ms", "mean"]].to_numpy())
+    taken = [_box(x, y, x, y, 6) for x, y in points] + _bars(ax, rows)
+    frame = ax.get_window_extent(renderer)
+    for name, *point in rows[["system", "mean_ms", "mean"]].itertuples(index=False):
+        choices = []
+        for order, (offset, ha, va) in enumerate(PLACES):
+            label = _note(ax, name, point, offset, ha=ha, va=va)
+            box = label.get_window_extent(renderer).padded(1)
+            outside = box.width * box.height - _shared(box, frame)
+            choices.append((sum(_shared(box, other) for other in taken) + 3 * outside, order, label, box))
+            label.set_visible(False)
+        _, order, label, box = min(choices, key=lambda choice: choice[:2])
+        for choice in choices:
+            if choice[2] is not label:
+                choice[2].remove()
+        label.set_visible(True)
+        taken.append(box)
+        if order >= NEAR:  # far from its point: a thin line says whose label it is
+            thin = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 5}
+            _note(ax, "", point, PLACES[order][0], arrowprops=thin)
+
+
+NEAR = 6  # so many of the places lie right beside the point
+PLACES = (
+    ((8, 6), "left", "bottom"),
+    ((-8, 6), "right", "bottom"),
+    ((8, -6), "left", "top"),
+    ((-8, -6), "right", "top"),
+    ((0, 9), "center", "bottom"),
+    ((0, -9), "center", "top"),
+    *(
+        ((across * x, up * y), "left" if across > 0 else "right", "bottom" if up > 0 else "top")
+        for x, y in ((16, 20), (20, 36))
+        for up in (1, -1)
+        for across in (1, -1)
+    ),
+)
+
+
+def _box(x0: float, y0: float, x1: float, y1: float, pad: float):
+    from matplotlib.transforms import Bbox
+
+    return Bbox.from_extents(x0 - pad, y0 - pad, x1 + pad, y1 + pad)
+
+
+def _bars(ax, rows: pd.DataFrame) -> list:
+    """The latency and quality bars of every point as thin boxes, in display units."""
+    boxes = []
+    for row in rows.itertuples(index=False):
+        across, up = [(row.p50_ms, row.mean), (row.p95_ms, row.mean)], [(row.mean_ms, row.low), (row.mean_ms, row.high)]
+        for (x0, y0), (x1, y1) in map(ax.transData.transform, (across, up)):
+            boxes.append(_box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1), 1.5))
+    return boxes
+
+
+def _shared(box, other) -> float:
+    width = min(box.x1, other.x1) - max(box.x0, other.x0)
+    height = min(box.y1, other.y1) - max(box.y0, other.y0)
+    return max(0.0, width) * max(0.0, height)
+
+
+def page_classes(pages: pd.DataFrame, documents: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Page classes over all pages, and document verdicts over all documents: two denominators, each written out.
+
+    pages: doc_id, page_index, class. documents: doc_id, verdict. A categorical column also shows its empty classes.
+    """
+    pages = _rows(pages, "page_classes", "doc_id page_index class")
+    documents = _rows(documents, "page_classes", "doc_id verdict")
+    counts = [_counts(pages["class"]), _counts(documents["verdict"])]
+    with theme():
+        ratios = [len(count) + 0.6 for count in counts]
+        height = 1.3 + ROW * sum(map(len, counts))
+        fig, axes = _canvas(height, 2, sharex=True, gridspec_kw={"height_ratios": ratios})
+        for ax, count, what, colour in zip(axes, counts, ("pages", "documents"), COLOURS, strict=False):
+            ax.barh(range(len(count)), count / count.sum(), color=colour, height=0.62)
+            for y, value in enumerate(count):
+                _beside(ax, y, _share_text(value, count.sum()))
+            _rows_axis(ax, [heading(name) for name in count.index], range(len(count)))
+            ax.set_title(f"{count.sum():,} {what}")
+        _percent(axes[1].xaxis)
+        axes[1].set_xlim(0, 1)
+        axes[1].set_xlabel("share of its own total")
+    said = [_listing(map(heading, c.index), [_share_text(v, c.sum()) for v in c], c) for c in counts]
+    alt = alt or f"Two bar charts. Page classes: {said[0]}. Document verdicts: {said[1]}."
+    return Figure(fig, alt=alt, caption=caption)
+
+
+def _counts(column: pd.Series) -> pd.Series:
+    """How often each value occurs; categories keep their order, other values go by count, then name."""
+    count = column.value_counts(sort=False)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return count.reindex(column.cat.categories)
+    order = sorted(count.index, key=lambda name: (-count[name], str(name)))
+    return count.reindex(order)
+
+
+def _share_text(value: int, total: int) -> str:
+    return f"{value:,} of {total:,} ({value / total:.1%})"
+
+
+def _percent(axis) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def quality_strip(pages: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Quality of every page by document, over the document's quartiles; colour and marker name the page class.
+
+    pages: doc_id, page_index, class, quality. Within a row, pages lie from top to bottom in reading order, so that a
+    bad run of pages shows as one; documents go from the lowest median to the highest.
+    """
+    pages = _rows(pages, "quality_strip", "doc_id page_index class quality").dropna(subset=["quality"])
+    medians = pages.groupby("doc_id")["quality"].median().sort_index().sort_values(kind="stable")
+    order = {doc_id: row for row, doc_id in enumerate(medians.index)}
+    place = pages.groupby("doc_id")["page_index"].rank(method="first", pct=True) - 0.5
+    classes = [name for name, count in _counts(pages["class"]).items() if count]
+    if len(classes) > len(COLOURS):
+        raise BadInput(f"quality_strip: {len(classes)} page classes; it shows up to {len(COLOURS)}")
+    with theme():
+        fig, ax = _canvas(1.2 + 0.42 * len(order))
+        thin = {"color": MUTED, "linewidth": 0.9, "alpha": 0.55}
+        lines = {f"{part}props": thin for part in ("box", "whisker", "cap", "median")}
+        values = [pages.loc[pages["doc_id"] == doc_id, "quality"].to_numpy() for doc_id in order]
+        ax.boxplot(values, positions=range(len(order)), orientation="horizontal", widths=0.86, whis=(0, 100), **lines)
+        small = {"linestyle": "none", "markersize": 4.5, "markeredgecolor": PAPER, "markeredgewidth": 0.4}
+        for name, colour, marker in zip(classes, COLOURS, MARKERS, strict=False):
+            part = pages[pages["class"] == name]
+            y = part["doc_id"].map(order) + 0.62 * place[part.index]
+            ax.plot(part["quality"], y, marker=marker, color=colour, label=heading(name), **small)
+        _rows_axis(ax, list(order), range(len(order)))
+        ax.set_xlabel("page quality")
+        ax.set_xlim(min(0, pages["quality"].min()), max(1.02, pages["quality"].max()))
+        _legend(fig, ax)
+    sizes = pages.groupby("doc_id").size()[medians.index]
+    texts = [f"median {median:.2f} over {n:,} pages" for median, n in zip(medians, sizes, strict=True)]
+    alt = alt or f"Page quality by document. {_listing(medians.index, texts, medians)}."
+    return Figure(fig, alt=alt, caption=caption)
+
+
+def depth_curve(rows: pd.DataFrame, *, metric: str, caption: str, alt: str | None = None) -> Figure:
+    """A metric and the latency, one above the other, against how many candidates are reranked.
+
+    rows: depth, mean, low, high, mean_ms; with p50_ms and p95_ms the latency gets a band. system: one line each.
+    """
+    rows = _rows(rows, "depth_curve", "depth mean low high mean_ms", metric=metric)
+    lines = _lines(rows, "depth_curve", "depth")
+    depths = sorted(rows["depth"].unique())
+    apart = 0.012 * (depths[-1] - depths[0])  # so that the intervals of two systems do not hide each other
+    with theme():
+        fig, (top, bottom) = _canvas(4.6, 2, sharex=True, gridspec_kw={"height_ratios": [3, 2]})
+        for number, ((name, line), colour, marker) in enumerate(zip(lines, COLOURS, MARKERS, strict=False)):
+            style = {"color": colour, "marker": marker, "markeredgecolor": PAPER, "label": name}
+            x = line["depth"] + apart * (number - (len(lines) - 1) / 2)
+            top.errorbar(x, line["mean"], yerr=_errors(line, "mean", "low", "high"), elinewidth=1.1, **style)
+            bottom.plot(line["depth"], line["mean_ms"], **style)
+            _band(bottom, line, "depth", "p50_ms", "p95_ms", colour)
+        top.set_ylabel(metric)
+        bottom.set(ylabel="latency in ms", xlabel="candidates reranked", xticks=depths)
+        bottom.set_ylim(bottom=0)
+        _thousands(bottom.yaxis)
+        for ax in (top, bottom):
+            ax.grid(axis="y")
+        if len(lines) > 1:
+            _legend(fig, top)
+    labels = [_point_name(row, "depth", "depth {:g}") for row in rows.to_dict("records")]
+    said = interval(rows["mean"], rows["low"], rows["high"]) + [f" at {ms:,.3g} ms" for ms in rows["mean_ms"]]
+    alt = alt or f"{metric} and latency by rerank depth. {_listing(labels, said, rows['mean'])}."
+    return Figure(fig, alt=alt, caption=caption)
+
+
+def risk_coverage(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Risk among the answered questions against the share that is answered, as the threshold moves.
+
+    rows: coverage and risk as shares of 1; low and high give the risk a band. system: one line each.
+    """
+    rows = _rows(rows, "risk_coverage", "coverage risk").sort_values("coverage", kind="stable")
+    lines = _lines(rows, "risk_coverage", "coverage")
+    with theme():
+        fig, ax = _canvas(3.6)
+        for (name, line), colour, marker in zip(lines, COLOURS, MARKERS, strict=False):
+            few = marker if len(line) <= 25 else ""
+            ax.plot(line["coverage"], line["risk"], color=colour, marker=few, markeredgecolor=PAPER, label=name)
+            _band(ax, line, "coverage", "low", "high", colour)
+        ax.set(xlabel="coverage: share of questions answered", ylabel="risk: share of answers without a hit")
+        ax.set(xlim=(0, 1.02), ylim=(0, max(0.05, 1.08 * rows[["risk", *{"high"} & set(rows.columns)]].max(axis=None))))
+        _percent(ax.xaxis)
+        _percent(ax.yaxis)
+        ax.grid(True)
+        if len(lines) > 1:
+            _legend(fig, ax)
+    said = "; ".join(f"{name or 'risk'} {_risk_text(line)}" for name, line in lines)
+    return Figure(fig, alt=alt or f"Risk against coverage. {said}.", caption=caption)
+
+
+def _risk_text(line: pd.DataFrame) -> str:
+    """Risk at the lowest, the middle and the highest coverage of a line."""
+    points = line.iloc[sorted({0, len(line) // 2, len(line) - 1})]
+    return ", ".join(f"{r:.1%} at coverage {c:.0%}" for c, r in zip(points["coverage"], points["risk"], strict=True))
+
+
+def _lines(rows: pd.DataFrame, plot: str, x: str) -> list[tuple[str, pd.DataFrame]]:
+    """One `(name, rows)` a system, in order of x; a frame without systems is one unnamed line."""
+    named = "system" in rows.columns
+    _once(rows, plot, ["system", x] if named else [x])
+    lines = list(rows.groupby("system", sort=False)) if named else [("", rows)]
+    if len(lines) > len(COLOURS):
+        raise BadInput(f"{plot}: {len(lines)} systems; it shows up to {len(COLOURS)}, filter the frame first")
+    return [(name, line.sort_values(x, kind="stable")) for name, line in lines]
+
+
+def _band(ax, line: pd.DataFrame, x: str, low: str, high: str, colour: str) -> None:
+    """A shade between two columns, where the frame has both."""
+    if {low, high} <= set(line.columns):
+        ax.fill_between(line[x], line[low], line[high], color=colour, alpha=0.18, linewidth=0)
+
+
+def _point_name(row: dict, x: str, pattern: str) -> str:
+    return f"{row['system']} {pattern.format(row[x])}" if "system" in row else pattern.format(row[x])
+
+
+def histogram(
+    values: Iterable[float],
+    *,
+    label: str,
+    caption: str,
+    bins: int = 20,
+    marks: Mapping[str, float] | None = None,
+    alt: str | None = None,
+) -> Figure:
+    """How values are spread. label: what they are, with their unit. marks: vertical lines by name. NaN is left out."""
+    import seaborn
+
+    values = pd.Series(list(values), dtype=float).dropna()
+    if values.empty:
+        raise BadInput("histogram: no defined value to show")
+    with theme():
+        fig, ax = _canvas(3.0)
+        seaborn.histplot(x=values, bins=bins, ax=ax, color=COLOURS[0], alpha=1, edgecolor=PAPER, linewidth=0.8)
+        for row, (name, value) in enumerate((marks or {}).items()):
+            _vertical(ax, value, COLOURS[1], name, (4, -2 - 12 * row), va="top")
+        ax.set(xlabel=label, ylabel=f"count (n = {len(values):,})")
+        _thousands(ax.xaxis)
+        _thousands(ax.yaxis)
+        ax.grid(axis="y")
+    low, lower, middle, upper, high = values.quantile([0, 0.25, 0.5, 0.75, 1])
+    said = f"{len(values):,} values from {low:.3g} to {high:.3g}, median {middle:.3g}, "
+    said += f"half of them in {lower:.3g} to {upper:.3g}"
+    said += "".join(f"; {name} at {value:,.3g}" for name, value in (marks or {}).items())
+    return Figure(fig, alt=alt or f"Histogram of {label}: {said}.", caption=caption)

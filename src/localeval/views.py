@@ -1,0 +1,129 @@
+"""Tidy tables, rearranged for reading: one row a system, figures with their intervals, milliseconds by stage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from localeval import stats
+from localeval.metrics import COUNTS
+from localeval.records import ScoringRule
+from localeval.report import interval, publish
+
+
+def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """One row a system under one rule: each metric as "mean [low, high]", then n and the unreachable among them."""
+    part = summary[(summary["rule"] == rule) & summary["metric"].isin(metrics)]
+    flat = part["note"].str.startswith("no variation") & part["low"].isna()
+    text = part.assign(text=interval(part["mean"], part["low"], part["high"]) + flat.map({True: " (no variation)", False: ""}))
+    order = list(dict.fromkeys(part["system"]))
+    cells = text.pivot(index="system", columns="metric", values="text").reindex(index=order, columns=list(metrics))
+    counts = part.groupby("system")[["n", "unreachable"]].max().reindex(order)
+    return cells.join(counts).rename_axis(columns=None).reset_index()
+
+
+def wide_rules(summary: pd.DataFrame, rules: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
+    """`wide` under several rules, one below the other, the rule as second column."""
+    parts = [wide(summary, rule, metrics).assign(rule=rule) for rule in rules]
+    whole = pd.concat(parts, ignore_index=True) if parts else wide(summary.head(0), "", metrics).assign(rule="")
+    return whole[["system", "rule", *whole.columns.drop(["system", "rule"])]]
+
+
+def rule_caption(rule: str) -> str:
+    """What a leaderboard's caption must say: rule, interval, denominator."""
+    return f"Rule {rule}: {_counts(rule)}. {_DENOMINATOR}"
+
+
+def rules_caption(rules: Sequence[str]) -> str:
+    """As `rule_caption`, for a table of several rules."""
+    return "The same hits under other rules. " + " ".join(f"{rule}: {_counts(rule)}." for rule in rules) + f" {_DENOMINATOR}"
+
+
+def _counts(rule: str) -> str:
+    parsed = ScoringRule.parse(rule)
+    return f"a ranked {parsed.unit} counts when it {COUNTS[parsed.match]}"
+
+
+_DENOMINATOR = "Means over n answerable questions with their intervals; unreachable questions are in n, with value zero."
+
+
+def costs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Chunks, share of them the model cuts, and seconds to make the vectors, per system that ran."""
+    columns = [column for column in ("chunks", "truncated_share", "vector_seconds") if column in runs.columns]
+    ran = runs[runs["status"].isin(["ok", "empty"])]
+    return ran[["system", *columns]].rename(columns={"truncated_share": "truncated"})
+
+
+def not_run(runs: pd.DataFrame) -> pd.DataFrame:
+    """Systems without a measurement, their state and what it would take; one row for each state and reason."""
+    rest = runs[runs["status"] != "ok"]
+    return rest.groupby(["status", "reason"], as_index=False, sort=False).agg(systems=("system", ", ".join))[["systems", "status", "reason"]]
+
+
+def stages(latency: pd.DataFrame) -> pd.DataFrame:
+    """Mean milliseconds of each stage beside the distribution of the whole, one row a system."""
+    order = list(dict.fromkeys(latency["system"]))
+    means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(order)
+    phases = [phase for phase in ("encode", "dense", "lexical", "fuse", "rerank") if phase in means.columns]
+    total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
+    spread = total["fastest_repeat_ms"].map("{:.2f}".format) + " to " + total["slowest_repeat_ms"].map("{:.2f}".format)
+    whole = total[["mean_ms", "p50_ms", "p95_ms", "max_ms"]].assign(repeats_ms=spread, samples=total["n"])
+    return means[phases].join(whole).rename_axis(columns=None).reset_index()
+
+
+def cold_table(cold: pd.DataFrame) -> pd.DataFrame:
+    """Median seconds of each stage over fresh processes, their sum's range and the number of processes."""
+    order = list(dict.fromkeys(cold["system"]))
+    parts = cold.pivot_table(index="system", columns="stage", values="seconds", aggfunc="median").reindex(order)
+    known = [stage for stage in ("import", "load", "index", "first_query", "second_query") if stage in parts.columns]
+    whole = cold[cold["stage"] != "second_query"].groupby(["system", "repeat"])["seconds"].sum().groupby("system")
+    span = whole.min().map("{:.2f}".format) + " to " + whole.max().map("{:.2f}".format)
+    return parts[known].assign(to_first_answer=span, processes=whole.size()).rename_axis(columns=None).reset_index()
+
+
+def depth_rows(summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Summary rows with their rerank depth and latency, one line a reranker; the first stage is depth 0 of each line."""
+    rows = summary.merge(totals.drop(columns=["n"]), on="system").merge(runs[["system", "reranker", "rerank_depth"]], on="system")
+    rows = rows.rename(columns={"rerank_depth": "depth"})
+    first, lines = rows[rows["depth"] == 0], [name for name in dict.fromkeys(rows["reranker"]) if name]
+    parts = [pd.concat([first, rows[rows["reranker"] == name]]).assign(system=name) for name in lines]
+    return pd.concat(parts, ignore_index=True) if parts else first.assign(system="no reranking")
+
+
+def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
+    """Comparisons as rows of a forest plot; those that did not run have no row."""
+    ran = comparisons[comparisons["n"] > 0]
+    label = ran["candidate"] + " − " + ran["baseline"] + " (" + ran["metric"] + ", " + ran["rule"] + ")"
+    return pd.DataFrame({"system": label, "mean": ran["delta"], "low": ran["low"], "high": ran["high"], "n": ran["n"]})
+
+
+def slug(*parts: str) -> str:
+    """A name for glued figures: `slug("section/bm25", "p@1")` is `section_bm25__p_1`."""
+    return "__".join(re.sub(r"[^a-z0-9]+", "_", part.lower()).strip("_") for part in parts)
+
+
+def publish_quotes(summary: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
+    """Glues mean, low and high of every `[system, rule, metric]` that a findings page quotes."""
+    for system, rule, metric in quotes:
+        row = stats.pick(summary, system, rule, metric)
+        for part in ("mean", "low", "high"):
+            publish(f"{slug(system, rule, metric)}__{part}", row[part])
+
+
+def publish_latency(totals: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
+    """Glues warm mean, P50 and P95 in milliseconds of every system that a findings page quotes."""
+    by_system = totals.set_index("system")
+    for system in dict.fromkeys(quote[0] for quote in quotes):
+        for part in ("mean_ms", "p50_ms", "p95_ms"):
+            publish(f"{slug(system)}__{part}", by_system.loc[system, part])
+
+
+def publish_comparisons(comparisons: pd.DataFrame) -> None:
+    """Glues difference, bounds, adjusted p, MDE and verdict of the designated comparisons, numbered from 1."""
+    for number, row in enumerate(comparisons.to_dict("records"), 1):
+        for part in ("delta", "low", "high", "p_adjusted", "mde"):
+            if row["n"]:
+                publish(f"comparison_{number}__{part}", row[part])
+        publish(f"comparison_{number}__verdict", row["verdict"].replace("_", " "))

@@ -1,0 +1,111 @@
+"""The structure holds: imports run one way, heavy engines load late, every public thing says what it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localeval.metrics import ASKS, METRICS
+
+PROJECT = Path(__file__).resolve().parents[1]
+SOURCE = PROJECT / "src" / "localeval"
+MODULES = sorted(path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__"))
+
+# What a module may import from localeval; everything may import records.
+ALLOWED = {
+    "records": set(),
+    "provenance": set(),
+    "tokens": set(),
+    "corpus": {"pdf"},
+    "pdf": {"corpus"},
+    "quality": {"corpus"},
+    "chunking": {"corpus"},
+    "embedding": set(),
+    "retrieval": {"tokens"},
+    "rerank": {"embedding"},
+    "gold": {"chunking", "corpus", "tokens"},
+    "drafting": {"chunking", "corpus", "gold", "tokens"},
+    "grading": set(),
+    "metrics": set(),
+    "stats": set(),
+    "decisions": set(),
+    "tables": {"corpus", "gold", "provenance"},
+    "sweep": {"chunking", "corpus", "embedding", "grading", "rerank", "retrieval", "tables", "tokens"},
+    "figures": set(),
+    "report": {"figures"},
+    "views": {"metrics", "report", "stats"},
+    "build": {"metrics", "provenance", "stats", "tables"},
+    "book": set(),
+    "cli": {"book", "build", "embedding", "provenance", "tables"},
+}
+HEAVY = {"torch", "faiss", "pymupdf", "sentence_transformers", "transformers", "matplotlib", "seaborn", "papermill", "bs4", "statsmodels", "scipy", "rank_bm25", "myst_nb"}
+
+
+def imports(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            parts = node.module.split(".")
+            if parts[0] == "localeval":
+                yield from [("localeval", parts[1])] if len(parts) > 1 else [("localeval", alias.name) for alias in node.names]
+            else:
+                yield parts[0], ""
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], "") for alias in node.names)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_run_one_way(module):
+    own = {name for package, name in imports(ast.parse((SOURCE / f"{module}.py").read_text())) if package == "localeval"}
+    assert own - {"records", "__version__"} <= ALLOWED[module]
+
+
+@pytest.mark.parametrize("module", set(MODULES) - {"build"})
+def test_heavy_packages_are_imported_where_they_are_used(module):
+    tree = ast.parse((SOURCE / f"{module}.py").read_text())
+    top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    assert {package for package, _ in imports(top)}.isdisjoint(HEAVY)
+
+
+def test_the_whole_package_imports_without_heavy_engines():
+    code = f"import importlib, sys\nfor m in {MODULES!r}: importlib.import_module('localeval.' + m)\nassert not {{'torch', 'faiss', 'pymupdf'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_things_have_docstrings(module):
+    tree = ast.parse((SOURCE / f"{module}.py").read_text())
+    assert ast.get_docstring(tree), module
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") and module != "metrics":
+            lines = node.end_lineno - node.lineno
+            assert ast.get_docstring(node) or lines < 8, f"{module}.{node.name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_functions_stay_small(module):
+    for node in ast.walk(ast.parse((SOURCE / f"{module}.py").read_text())):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 56, f"{module}.{node.name}"
+
+
+def test_every_metric_is_explained():
+    glossary = (PROJECT / "book" / "glossary.md").read_text()
+    assert set(METRICS) == set(ASKS)
+    for name in METRICS:
+        assert re.search(rf"^`{name}[@`]", glossary, re.M), name
+
+
+def test_every_module_is_in_the_reading_order():
+    import localeval
+
+    assert set(re.findall(r"\w+", localeval.__doc__.partition("order:")[2])) == set(MODULES)
+
+
+def test_requirements_are_pinned():
+    lines = [line for line in (PROJECT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines and all(re.fullmatch(r"[\w.-]+==[\w.!]+", line) for line in lines)

@@ -1,0 +1,215 @@
+"""The execution contract: what runs, what does not, what stays whole when something breaks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from localeval import build, tables
+from localeval.records import BadInput
+
+
+def edit(path, **changes):
+    given = yaml.safe_load(path.read_text()) or {}
+    path.write_text(yaml.safe_dump(given | changes))
+
+
+def keys(root, overrides=None):
+    return {step.notebook: step.key for step in build.plan(root, "toy", overrides)}
+
+
+def changed(before, after):
+    return [name for name in before if before[name] != after[name]]
+
+
+ALL = ["10_ingest", "20_gold", "30_sweep", "40_rerank", "50_statistics", "60_groundedness"]
+
+
+def test_a_parameter_changes_what_depends_on_it_and_nothing_else(project):
+    before = keys(project)
+    edit(project / "params/toy/60_groundedness.yml", show=3)
+    assert changed(before, keys(project)) == ["60_groundedness"]
+    edit(project / "params/toy/30_sweep.yml", repeats=1)
+    assert changed(before, keys(project)) == ["30_sweep", "50_statistics", "60_groundedness"]
+    edit(project / "params/toy/10_ingest.yml", language="tr")
+    assert changed(before, keys(project)) == ALL
+
+
+def test_data_cells_pins_and_code_are_part_of_the_key(project):
+    before = keys(project)
+    gold = project / "data/toy/gold.jsonl"
+    gold.write_text(gold.read_text().replace("How long must a roll bake?", "How long does a roll bake?"))
+    assert changed(before, keys(project)) == ALL[1:]
+    (project / "data/toy/corpus/new.txt").write_text("A third document.")
+    assert changed(before, keys(project)) == ALL
+    pinned = keys(project)
+    (project / "requirements.txt").write_text("numpy==0\n")
+    assert changed(pinned, keys(project)) == ALL
+
+
+def test_where_results_go_is_not_part_of_the_key(project):
+    before = keys(project)
+    edit(project / "params/toy/30_sweep.yml", run_dir="runs/elsewhere")
+    assert changed(before, keys(project)) == []
+
+
+def test_keys_know_the_modules_a_notebook_imports():
+    names = lambda notebook: {path.stem for path in build.imported_modules(build.read_source(tables.find_root(), notebook))}  # noqa: E731
+    assert {"grading", "metrics", "sweep", "retrieval", "records"} <= names("30_sweep")
+    assert {"retrieval", "sweep", "embedding", "build", "cli"}.isdisjoint(names("50_statistics"))
+    assert "pdf" in names("10_ingest"), "modules imported inside functions count too"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("30_sweep.yml", "repeat: 3", r"params/toy/30_sweep.yml: unknown 'repeat' \(did you mean 'repeats'\?\)"),
+        ("30_sweep.yml", "repeats: three", "params/toy/30_sweep.yml: 'repeats' must be int, found str 'three'"),
+        ("30_sweep.yml", "repeats: true", "'repeats' must be int, found bool True"),
+        ("30_sweep.yml", "retrievers: bm25", "'retrievers' must be list, found str 'bm25'"),
+        ("30_sweep.yml", "a: [1", r"params/toy/30_sweep.yml: not YAML \(line 2\)"),
+        ("30_sweep.yml", "- repeats", "expected 'name: value' lines, found list"),
+        ("35_sweep.yml", "", r"params/toy/35_sweep.yml: no notebook notebooks/35_sweep.ipynb \(did you mean '30_sweep'\?\)"),
+    ],
+)
+def test_bad_parameter_files_are_named_before_anything_runs(project, file, text, message):
+    (project / "params/toy" / file).write_text(text + "\n")
+    with pytest.raises(BadInput, match=message) as error:
+        build.run(project, "toy")
+    assert "\n" not in str(error.value) and not (project / "runs").exists()
+
+
+def test_an_empty_parameter_file_means_the_defaults(project):
+    (project / "params/toy/60_groundedness.yml").write_text("")
+    assert build.plan(project, "toy")[-1].parameters == {"study": "toy"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"repeat": "3"}, r"-p repeat: no notebook of this study declares it \(did you mean 'repeats'\?\)"),
+        ({"repeats": "many"}, "-p repeats=many: 'repeats' must be int, found str 'many'"),
+        ({"run_dir": "x"}, "-p run_dir: no notebook of this study declares it"),
+        ({"rules": "[a"}, "the value is not YAML"),
+    ],
+)
+def test_bad_overrides_are_named(project, overrides, message):
+    with pytest.raises(BadInput, match=message):
+        build.plan(project, "toy", overrides)
+
+
+def test_unknown_studies_and_notebooks_are_named(project):
+    with pytest.raises(BadInput, match=r"params/toi: no such study \(did you mean 'toy'\?\)"):
+        build.run(project, "toi")
+    with pytest.raises(BadInput, match=r"30_swep: not a notebook of this study \(did you mean '30_sweep'\?\)"):
+        build.run(project, "toy", "30_swep")
+    (project / "params/toy/10_ingest.yml").unlink()
+    with pytest.raises(BadInput, match="reads 10_ingest, which this study does not run; add params/toy/10_ingest.yml"):
+        build.run(project, "toy")
+
+
+def test_an_override_reaches_every_notebook_that_declares_it(project):
+    steps = {step.notebook: step.parameters for step in build.plan(project, "toy", {"repeats": "1"})}
+    assert steps["30_sweep"]["repeats"] == steps["40_rerank"]["repeats"] == 1
+    assert "repeats" not in steps["50_statistics"]
+    assert build.label({"repeats": "1"}) == "repeats=1" and build.label({}) == "base"
+    assert build.label({"corpus": "a/b c"}) != build.label({"corpus": "a/b_c"}), "no two runs share a folder"
+
+
+def test_the_whole_toy_study_runs_once(executed):
+    root, said = executed
+    assert said[-1] == "toy: 6 of 6 notebooks executed (runs/toy/base)"
+    again = []
+    build.run(root, "toy", say=again.append)
+    assert again == ["toy: 0 of 6 notebooks executed (runs/toy/base)"]
+
+
+def test_artefacts_have_their_frozen_columns(executed):
+    folder = executed[0] / "runs/toy/base"
+    for name, columns in tables.COLUMNS.items():
+        files = list(folder.glob(f"*/{name}"))
+        assert files, name
+        for file in files:
+            first = file.read_text().splitlines()[0]
+            got = tuple(json.loads(first)) if name.endswith("jsonl") else tuple(first.split(","))
+            assert got[: len(columns)] == columns, file
+
+
+def test_every_metric_re_derives_from_the_gains(executed):
+    for notebook in ("30_sweep", "40_rerank"):
+        assert build.rederive(executed[0] / "runs/toy/base" / notebook) == []
+
+
+def test_a_number_that_was_touched_is_found(executed, tmp_path):
+    results = tmp_path / "30_sweep"
+    shutil.copytree(executed[0] / "runs/toy/base/30_sweep", results)
+    frame = tables.read_csv(results / "metrics.csv")
+    frame.loc[0, "mean"] += 0.001
+    frame.to_csv(results / "metrics.csv", index=False)
+    (problem,) = build.rederive(results)
+    assert "mean does not re-derive from gains.jsonl" in problem
+    frame.drop(index=0).to_csv(results / "metrics.csv", index=False)
+    assert build.rederive(results)[0].endswith("only in the gains")
+
+
+def test_provenance_ties_results_to_pages_and_names_the_machine(executed):
+    folder = executed[0] / "runs/toy/base"
+    record = json.loads((folder / "30_sweep/provenance.json").read_text())
+    assert record["key"] == build.key_of(folder / "30_sweep.ipynb")
+    assert record["machine"]["cpu"] and record["machine"]["threads"]["OMP_NUM_THREADS"]
+    assert record["versions"]["rank-bm25"] and str(executed[0]) not in json.dumps(record)
+
+
+def test_publishing_and_what_the_check_then_finds(executed, tmp_path):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    build.publish(root, "toy", say=lambda text: None)
+    assert build.check(root, "toy") == [] and build.stale(root, "toy") == []
+    page = root / "book/toy/30_sweep.ipynb"
+    assert str(root) not in page.read_text() and "run_dir" not in json.dumps(
+        [cell["source"] for cell in json.loads(page.read_text())["cells"] if "injected-parameters" in cell["metadata"].get("tags", [])]
+    )
+    edit(root / "params/toy/60_groundedness.yml", show=3)
+    assert build.stale(root, "toy") == ["book/toy/60_groundedness.ipynb: older than its code, parameters or data"]
+    with pytest.raises(BadInput, match="60_groundedness not fresh"):
+        build.publish(root, "toy")
+    shutil.copy(root / "book/toy/20_gold.ipynb", page)
+    assert any("not from the same run" in problem for problem in build.check(root, "toy"))
+
+
+def test_a_run_with_another_parameter_copies_what_is_the_same(executed, tmp_path):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    said = []
+    build.run(root, "toy", overrides={"show": "1"}, say=said.append)
+    assert said[-1] == "toy: 1 of 6 notebooks executed (runs/toy/show=1)"
+    assert sum("as in the base run" in line for line in said) == 5
+    staged = build.stage(root, tmp_path / "stage")
+    captions = [part["caption"] for part in yaml.safe_load((staged / "book/_toc.yml").read_text())["parts"]]
+    assert captions == ["toy", "toy with show=1"]
+    assert "Local run" in (staged / "book/toy/10_ingest.ipynb").read_text()
+
+
+def test_a_broken_notebook_leaves_nothing_half_written(project):
+    bad = project / "data/toy/gold.jsonl"
+    bad.write_text(bad.read_text().replace("Pour water of 75", "Pour water of 85"))
+    with pytest.raises(BadInput, match=r"gold.jsonl:1: query t1: quote not found in tea.md") as error:
+        build.run(project, "toy", say=lambda text: None)
+    assert "\n" not in str(error.value)
+    left = sorted(path.name for path in (project / "runs/toy/base").iterdir() if not path.name.startswith("."))
+    assert left == ["10_ingest", "10_ingest.ipynb"], "what was finished is kept, nothing else is visible"
+
+
+def test_results_are_the_same_twice(executed, tmp_path):
+    """Hits, gains and statistics of a second run in another place are identical; timings are not asked to be."""
+    from conftest import make_project
+
+    root = make_project(tmp_path / "again")
+    build.run(root, "toy", "40_rerank", say=lambda text: None)
+    build.run(root, "toy", "50_statistics", say=lambda text: None)
+    one, two = executed[0] / "runs/toy/base", root / "runs/toy/base"
+    for name in ("30_sweep/hits.jsonl", "30_sweep/gains.jsonl", "30_sweep/metrics.csv", "40_rerank/gains.jsonl", "50_statistics/comparisons.csv"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
