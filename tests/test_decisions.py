@@ -40,6 +40,19 @@ def test_auroc_needs_both_kinds():
     assert decisions.auroc(np.array([3.0, 1.0, 2.0]), np.array([True, False, True])) == 1.0
 
 
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.0, np.nan]), st.booleans()), min_size=1, max_size=20))
+def test_areas_equal_their_definitions(rows):
+    """AURC as the mean over counts of the interpolated curve; AUROC over all pairs."""
+    signal, correct = np.array([s for s, _ in rows]), np.array([c for _, c in rows])
+    curve = decisions.risk_coverage(signal, correct)
+    answered, wrong = [0, *curve["answered"]], [0, *(curve["risk"] * curve["answered"])]
+    counts = np.arange(1, len(rows) + 1)
+    assert decisions.aurc(signal, correct) == pytest.approx(np.mean(np.interp(counts, answered, wrong) / counts))
+    known = np.where(np.isnan(signal), -np.inf, signal)
+    pairs = [(a > b) + 0.5 * (a == b) for a in known[correct] for b in known[~correct]]
+    assert decisions.auroc(signal, correct) == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)
+
+
 @given(st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=1, max_size=30))
 def test_no_signal_beats_the_oracle(rows):
     signal, correct = np.array([s for s, _ in rows]), np.array([c for _, c in rows])

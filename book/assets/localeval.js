@@ -57,6 +57,10 @@
     document.querySelectorAll("summary[aria-label], .search-button-field[aria-label]").forEach((control) => {
       control.removeAttribute("aria-label");
     });
+    document.querySelectorAll("nav details > summary").forEach((summary) => {
+      const page = summary.closest("li").querySelector("a");
+      if (!summary.textContent.trim() && page) summary.setAttribute("aria-label", `Pages below ${page.textContent.trim()}`);
+    });
     document.querySelectorAll(".theme-switch-button [title]").forEach((icon) => icon.removeAttribute("title"));
   }
 

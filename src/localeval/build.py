@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from pprint import pformat
 
 import nbformat
 import yaml
@@ -318,7 +319,8 @@ def tidy(notebook, step: Step):
         if cell.cell_type == "code":
             cell.outputs = [out for out in cell.outputs if not (out.output_type == "stream" and out.name == "stderr")]
             if "injected-parameters" in cell.metadata.get("tags", []):
-                cell.source = re.sub(r"^run_dir = .*\n?", "", cell.source, flags=re.M)
+                lines = [f"{name} = {pformat(value, width=76, sort_dicts=False)}" for name, value in step.parameters.items()]
+                cell.source = "\n".join(["# Parameters of this run", *lines])
     return notebook
 
 
@@ -397,7 +399,8 @@ def _stage_page(path: Path, target: Path, folder: str, state: str) -> str:
     """Copies a page with a line that says which run it is; a failed notebook is no page."""
     notebook = nbformat.read(path, as_version=4)
     executed = notebook.metadata.get("localeval", {}).get("executed", "")
-    notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_banner(state, executed), id="provenance"))
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    notebook.cells[0].source = f"{title}\n\n{_banner(state, executed)}\n{rest}"
     out = target / "book" / folder / path.name
     out.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, out)

@@ -28,6 +28,7 @@ exit codes: 0 good; 1 a check failed or a notebook broke; 2 bad input (one line 
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code; bad input is one line on standard error."""
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)

@@ -30,7 +30,7 @@ def risk_coverage(signal: np.ndarray, correct: np.ndarray) -> pd.DataFrame:
     signal = np.where(np.isnan(signal), -np.inf, signal)
     order = np.argsort(-signal, kind="stable")
     ordered, wrong = signal[order], np.cumsum(~np.asarray(correct, dtype=bool)[order])
-    last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1) if len(ordered) else np.array([], dtype=int)
+    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1) if len(ordered) else np.array([], dtype=int)
     answered = last + 1
     return pd.DataFrame(
         {"threshold": ordered[last], "answered": answered, "coverage": answered / max(len(ordered), 1), "risk": wrong[last] / np.maximum(answered, 1)}
@@ -40,24 +40,50 @@ def risk_coverage(signal: np.ndarray, correct: np.ndarray) -> pd.DataFrame:
 def aurc(signal: np.ndarray, correct: np.ndarray) -> float:
     """Area under the risk-coverage curve (Geifman and El-Yaniv 2017): mean risk over the n coverages 1/n .. 1; lower is better.
 
-    Within a group of equal signals the risk is interpolated, as if its members came in random order.
+    Within a group of equal signals the risk is that of a random order of its members.
     """
-    curve = risk_coverage(signal, correct)
-    if curve.empty:
-        return float("nan")
-    answered = np.concatenate([[0], curve["answered"]])
-    wrong = np.concatenate([[0], curve["risk"] * curve["answered"]])
-    counts = np.arange(1, answered[-1] + 1)
-    return float(np.mean(np.interp(counts, answered, wrong) / counts))
+    return float(_aurc(*_counts(signal, ~np.asarray(correct, dtype=bool)))[0])
 
 
 def auroc(signal: np.ndarray, positive: np.ndarray) -> float:
     """Probability that a positive has the higher signal, ties half (Mann-Whitney). NaN without both kinds."""
-    signal, positive = np.where(np.isnan(signal), -np.inf, signal), np.asarray(positive, dtype=bool)
-    if positive.all() or not positive.any():
-        return float("nan")
-    higher, lower = signal[positive][:, None], signal[~positive][None, :]
-    return float(np.mean((higher > lower) + 0.5 * (higher == lower)))
+    return float(_auroc(*_counts(signal, np.asarray(positive, dtype=bool)))[0])
+
+
+def _counts(signal: np.ndarray, flag: np.ndarray, draws: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Members and flagged members of every group of equal signals, best group first, for every resample: twice (resamples, groups).
+
+    draws: (resamples, n) row numbers; None for the sample itself. A missing signal is the lowest.
+    """
+    _, group = np.unique(-np.where(np.isnan(signal), -np.inf, signal), return_inverse=True)
+    draws = np.arange(len(signal))[None, :] if draws is None else draws
+    members = np.zeros((len(draws), group.max(initial=-1) + 1))
+    flagged = np.zeros_like(members)
+    rows = np.arange(len(draws))[:, None]
+    np.add.at(members, (rows, group[draws]), 1)
+    np.add.at(flagged, (rows, group[draws]), flag[draws])
+    return members, flagged
+
+
+def _aurc(members: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """With a answered and w wrong before a group of c members, e of them wrong, the i-th answer has risk (w + e (i - a) / c) / i."""
+    n = int(members[0].sum())
+    if not n:
+        return np.full(len(members), np.nan)
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, n + 1))])
+    after = members.cumsum(axis=1).astype(int)
+    before = after - members.astype(int)
+    slope = np.divide(wrong, members, out=np.zeros_like(wrong), where=members > 0)
+    level = wrong.cumsum(axis=1) - wrong - slope * before
+    return (wrong + level * (harmonic[after] - harmonic[before])).sum(axis=1) / n
+
+
+def _auroc(members: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    negative = members - positive
+    below = negative.sum(axis=1, keepdims=True) - negative.cumsum(axis=1)
+    pairs = positive.sum(axis=1) * negative.sum(axis=1)
+    wins = (positive * (below + 0.5 * negative)).sum(axis=1)
+    return np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
 
 def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_resamples: int = 2000) -> pd.DataFrame:
@@ -74,9 +100,9 @@ def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_res
         rows.append(
             {
                 "system": system, "signal": signal, "n": len(part), "unanswerable": int((~answerable).sum()), "correct": int(correct.sum()),
-                **_with_interval("aurc", aurc, value, correct, draws),
+                **_with_interval("aurc", _aurc, value, ~correct, draws),
                 "aurc_random": 1 - correct.mean(), "aurc_oracle": aurc(correct.astype(float), correct),
-                **_with_interval("auroc", auroc, value, answerable, draws),
+                **_with_interval("auroc", _auroc, value, answerable, draws),
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
@@ -94,6 +120,7 @@ def curves(signals: pd.DataFrame, outcome: pd.DataFrame, chosen: pd.DataFrame) -
 
 
 def _with_interval(name, function, signal, flag, draws) -> dict:
-    again = [function(signal[draw], flag[draw]) for draw in draws]
-    low, high = np.nanquantile(again, [0.025, 0.975]) if not np.isnan(again).all() else (np.nan, np.nan)
-    return {name: function(signal, flag), f"{name}_low": low, f"{name}_high": high}
+    value, again = function(*_counts(signal, flag))[0], function(*_counts(signal, flag, draws))
+    known = again[~np.isnan(again)]
+    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,7 +109,8 @@ def verify(card: ModelCard, folder: Path) -> str:
 
 
 def offline() -> None:
-    """Keeps the model libraries from looking anything up, whatever the environment says."""
+    """Keeps the model libraries from looking anything up, whatever the environment says, and from drawing progress bars."""
+    warnings.filterwarnings("ignore", message="IProgress not found")
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", HF_HUB_DISABLE_TELEMETRY="1")
 
 
@@ -143,8 +145,10 @@ class SentenceEmbedder:
             [self._prefix(role) + text for text in texts], batch_size=16, normalize_embeddings=True,
             convert_to_numpy=True, show_progress_bar=False,
         )  # fmt: skip
-        vectors = np.ascontiguousarray(vectors, dtype=np.float32).reshape(len(texts), -1)
-        bad = np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-3)) if len(texts) else []
+        if not len(texts):
+            return np.zeros((0, self._model.get_embedding_dimension()), dtype=np.float32)
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        bad = np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-3))
         if len(bad):
             raise ValueError(f"{self.card.name}: text {int(bad[0])} of {len(texts)} has no unit vector: {texts[int(bad[0])][:40]!r}")
         return vectors

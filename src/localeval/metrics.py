@@ -174,10 +174,14 @@ def asks_and_computes(name: str, rule) -> tuple[str, str]:
 
 
 def asks_table(names: Iterable[str], rules: Iterable[str]):
-    """The table every method section shows: metric, rule, what its name asks, what is computed here."""
+    """The table every method section shows: metric, what its name asks, rule, what is computed here; a question stands once."""
     import pandas as pd
 
     from localeval.records import ScoringRule
 
-    rows = [(name, rule, *asks_and_computes(name, ScoringRule.parse(rule))) for name in names for rule in rules]
-    return pd.DataFrame(rows, columns=["metric", "rule", "what its name asks", "what is computed here"])
+    rows = []
+    for name in names:
+        for number, rule in enumerate(rules):
+            asks, computes = asks_and_computes(name, ScoringRule.parse(rule))
+            rows.append((name, "" if number else asks, rule, computes))
+    return pd.DataFrame(rows, columns=["metric", "what its name asks", "rule", "what is computed here"])

@@ -135,7 +135,8 @@ def _source(path: Path) -> bytes:
 
 
 def _notes(header: dict, pages: list[dict]) -> tuple[str, ...]:
-    notes = ["the file is damaged and was repaired: pages or text may be missing"] if header["repaired"] else []
+    repaired = header["repaired"] or any(page["signals"]["repaired"] for page in pages)  # some damage shows late
+    notes = ["the file is damaged and was repaired: pages or text may be missing"] if repaired else []
     if header["restricted"]:
         notes.append("encrypted without a password to open it; its permissions may restrict copying")
     unreadable = [i for i, page in enumerate(pages, 1) if page["signals"]["unreadable"]]
@@ -274,12 +275,13 @@ def _told(path: str) -> Iterator[dict]:
     if refused:
         yield refused
         return
-    yield _header(document)
-    for index in range(document.page_count):
+    header = _header(document)
+    yield header
+    for index in range(header["pages"]):  # a failure can change the library's own count
         try:
             page = document.load_page(index)
         except Exception as error:
-            yield _refused("page_tree", f"page {index + 1} of {document.page_count}: {error}")
+            yield _refused("page_tree", f"page {index + 1} of {header['pages']}: {error}")
             return
         yield _page(page, index, document.is_repaired)
     yield {"done": True}
@@ -477,7 +479,7 @@ def in_reading_order(blocks: list[list[Raw]], width: float) -> list[list[Raw]]:
         if not line.upright:
             return len(cuts) + 1, 0
         side = _side(line, gutter)
-        return sum(cut < _middle(line.box) for cut in cuts), (-side if mirrored else side) if side else -2
+        return sum(cut < _middle(line.box) for cut in cuts), (-side if mirrored else side) if side else 2
 
     if _displaced([(place(line), len(line.text)) for line in lines]) < 0.1:
         return blocks
@@ -496,8 +498,8 @@ def _split(block: list[Raw], place) -> list[tuple[tuple[int, int], list[Raw]]]:
 def _gutter(lines: list[Raw], width: float) -> float | None:
     """x of the gap between two clear columns of running text, or None.
 
-    Clear: each side holds five lines and a quarter of the characters beside the gap, most of them in lines wider than
-    half the column (a table's cells are not), and the sides stand beside one another.
+    Clear: each side is a quarter of the page wide, holds five lines and a quarter of the characters beside the gap,
+    most of them in lines wider than half the column (a table's cells are not), and stands beside the other.
     """
     if len(lines) < 10:
         return None
@@ -511,7 +513,7 @@ def _gutter(lines: list[Raw], width: float) -> float | None:
     sizes = [sum(len(line.text) for line in side) for side in (left, right)]
     if min(len(left), len(right)) < 5 or min(sizes) < sum(sizes) / 4 or sum(sizes) < least:
         return None
-    if not (_is_column(left) and _is_column(right)):
+    if not (_is_column(left, width) and _is_column(right, width)):
         return None
     tops = [min(line.box[1] for line in side) for side in (left, right)]
     ends = [max(line.box[3] for line in side) for side in (left, right)]
@@ -519,10 +521,10 @@ def _gutter(lines: list[Raw], width: float) -> float | None:
     return gutter if beside >= 0.5 * min(end - top for top, end in zip(tops, ends, strict=True)) else None
 
 
-def _is_column(lines: list[Raw]) -> bool:
+def _is_column(lines: list[Raw], page_width: float) -> bool:
     width = max(line.box[2] for line in lines) - min(line.box[0] for line in lines)
     wide = sum(len(line.text) for line in lines if line.box[2] - line.box[0] > width / 2)
-    return wide > 0.6 * sum(len(line.text) for line in lines)
+    return width > page_width / 4 and wide > 0.6 * sum(len(line.text) for line in lines)
 
 
 def _side(line: Raw, gutter: float) -> int:
@@ -535,7 +537,7 @@ def _middle(box: tuple[float, float, float, float]) -> float:
 
 
 def _displaced(places: list[tuple[tuple[int, int], int]]) -> float:
-    """Share of the characters that would have to move for each band to be read column by column, either column first."""
+    """Share of the characters that would have to move so that each band is read column by column, either one first."""
     bands = defaultdict(list)
     for (band, side), count in places:
         if side in (-1, 1):

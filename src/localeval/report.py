@@ -182,5 +182,6 @@ def _row(cells: Sequence[str], kinds: Iterable[str]) -> str:
     (first, kind), *rest = zip(cells, kinds, strict=True)
     if "<" not in first:
         first = re.sub(r"(?<=[A-Za-z0-9])([/:+])(?=[A-Za-z])", r"\1<wbr>", first)
-    head = f'<th scope="row" class="{kind}">{first}</th>'
+    name = "" if " " in first else " le-name"
+    head = f'<th scope="row" class="{kind}{name}">{first}</th>'
     return f"<tr>{head}" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in rest) + "</tr>"

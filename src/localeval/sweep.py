@@ -168,10 +168,10 @@ def run(systems, queries: Sequence[Query], engines: Engines, *, repeats: int = 3
         if retriever:
             ready[system.name] = retriever
     depth = {system.name: system.depth for system in systems}
-    for query in queries[:WARM_UP]:
-        for name, retriever in ready.items():
-            retriever.search(query.text, depth[name])
     hits, timings = {}, []
+    for query in queries[:WARM_UP]:
+        for name in list(ready):
+            _search(name, ready, query, depth[name], 0, {}, [], states)
     for repeat in range(repeats):
         progress(f"search, repeat {repeat + 1} of {repeats}")
         order = list(queries)
@@ -243,10 +243,11 @@ def grade_all(hits, systems: Sequence[System], queries: Sequence[Query], rules: 
     return graded
 
 
-def states(graded: dict[tuple[str, str], list[Graded]]) -> pd.DataFrame:
-    """State of every query behind every system and rule. Columns: system, rule, query_id, status."""
-    rows = [(system, rule, one.query_id, one.status) for (system, rule), some in graded.items() for one in some]
-    return pd.DataFrame(rows, columns=["system", "rule", "query_id", "status"])
+def states(graded: dict[tuple[str, str], list[Graded]], systems: Sequence[System]) -> pd.DataFrame:
+    """State of every query, which depends on chunker and rule only. Columns: chunker, rule, query_id, status."""
+    chunker = {system.name: system.chunker for system in systems}
+    rows = {(chunker[name], rule, one.query_id, one.status): None for (name, rule), some in graded.items() for one in some}
+    return pd.DataFrame(list(rows), columns=["chunker", "rule", "query_id", "status"])
 
 
 def signals(hits: dict[tuple[str, str], list[Hit]]) -> pd.DataFrame:
@@ -294,6 +295,13 @@ def cold_start(
             raise RuntimeError(f"cold start of {system.name} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else done.returncode}")
         rows += [(system.name, repeat, stage, seconds) for stage, seconds in json.loads(done.stdout.splitlines()[-1]).items()]
     return pd.DataFrame(rows, columns=["system", "repeat", "stage", "seconds"])
+
+
+def extremes(systems: Sequence[System], totals: pd.DataFrame) -> list[System]:
+    """The fastest and the slowest system by warm mean, once each. totals: rows of `stats.latency_table` with phase total."""
+    by_name = {system.name: system for system in systems}
+    ordered = totals.sort_values("mean_ms", kind="stable")["system"]
+    return [by_name[name] for name in dict.fromkeys([*ordered.head(1), *ordered.tail(1)])]
 
 
 def cold_starts(systems: Sequence[System], documents: Path, units: Path, engines: Engines, queries, *, repeats: int, progress=lambda text: None):

@@ -186,6 +186,7 @@ def write_gains(graded: dict[tuple[str, str], list[Graded]], path: Path) -> None
 
 
 def read_gains(path: Path) -> dict[tuple[str, str], list[Graded]]:
+    """What `write_gains` wrote, in the same order."""
     graded: dict[tuple[str, str], list[Graded]] = {}
     for row in read_jsonl(path):
         key = row.pop("system"), row.pop("rule")

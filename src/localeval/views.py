@@ -62,19 +62,23 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
     return rest.groupby(["status", "reason"], as_index=False, sort=False).agg(systems=("system", ", ".join))[["systems", "status", "reason"]]
 
 
+MS = {name: ".1f" for name in ("encode", "dense", "lexical", "fuse", "rerank", "mean_ms", "p50_ms", "p95_ms", "max_ms")}
+
+
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
     """Mean milliseconds of each stage beside the distribution of the whole, one row a system."""
     order = list(dict.fromkeys(latency["system"]))
-    means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(order)
-    phases = [phase for phase in ("encode", "dense", "lexical", "fuse", "rerank") if phase in means.columns]
+    means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=["encode", "dense", "lexical", "fuse", "rerank"])
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
-    spread = total["fastest_repeat_ms"].map("{:.2f}".format) + " to " + total["slowest_repeat_ms"].map("{:.2f}".format)
+    spread = total["fastest_repeat_ms"].map("{:.1f}".format) + " to " + total["slowest_repeat_ms"].map("{:.1f}".format)
     whole = total[["mean_ms", "p50_ms", "p95_ms", "max_ms"]].assign(repeats_ms=spread, samples=total["n"])
-    return means[phases].join(whole).rename_axis(columns=None).reset_index()
+    return means.join(whole).rename_axis(columns=None).reset_index()
 
 
 def cold_table(cold: pd.DataFrame) -> pd.DataFrame:
     """Median seconds of each stage over fresh processes, their sum's range and the number of processes."""
+    if cold.empty:
+        return pd.DataFrame(columns=["system", "to_first_answer", "processes"])
     order = list(dict.fromkeys(cold["system"]))
     parts = cold.pivot_table(index="system", columns="stage", values="seconds", aggfunc="median").reindex(order)
     known = [stage for stage in ("import", "load", "index", "first_query", "second_query") if stage in parts.columns]

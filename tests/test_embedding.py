@@ -1,0 +1,117 @@
+"""Models: found, checked and never fetched; what they cut is counted; the loading path of a cross-encoder on a tiny model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from localeval import embedding
+from localeval.records import BadInput, Span
+
+MINILM = embedding.CARDS["minilm"]
+here = embedding.locate(MINILM)
+needs_model = pytest.mark.skipif(here is None, reason="the package with the embedded model is not installed")
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return embedding.SentenceEmbedder(MINILM, here)
+
+
+def test_unknown_models_are_named():
+    with pytest.raises(BadInput, match="unknown embedder 'minilmm'; known: minilm, bge-small"):
+        embedding.card_of("minilmm")
+    with pytest.raises(BadInput, match="unknown cross encoder 'minilm'; known: ms-marco-minilm"):
+        embedding.card_of("minilm", "cross_encoder")
+
+
+def test_weights_are_looked_for_in_folders_only(tmp_path, monkeypatch):
+    card = embedding.CARDS["bge-small"]
+    monkeypatch.delenv("LOCALEVAL_MODELS", raising=False)
+    assert embedding.locate(card, tmp_path) is None
+    assert "models/bge-small" in card.how_to_get and card.how_to_get.startswith("not run: weights not found")
+    folder = tmp_path / "models" / "bge-small"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"weights")
+    assert embedding.locate(card, tmp_path) == folder
+    monkeypatch.setenv("LOCALEVAL_MODELS", str(tmp_path / "models"))
+    assert embedding.locate(card, tmp_path / "elsewhere") == folder
+
+
+def test_other_weights_than_the_pinned_ones_are_refused(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"other")
+    with pytest.raises(BadInput, match=r"not the pinned weights of all-MiniLM-L6-v2 \(sha256 "):
+        embedding.verify(MINILM, tmp_path)
+    assert len(embedding.verify(replace(MINILM, sha256=""), tmp_path)) == 64
+    with pytest.raises(BadInput, match="weights missing"):
+        embedding.verify(MINILM, tmp_path / "none")
+
+
+@needs_model
+def test_the_embedded_weights_are_the_pinned_ones():
+    assert embedding.verify(MINILM, here) == MINILM.sha256
+
+
+@pytest.mark.slow
+@needs_model
+def test_vectors_are_unit_float32_and_do_not_depend_on_the_batch(minilm):
+    texts = ["Boil the water.", "word " * 300, "How long does green tea keep?"]
+    together, alone = minilm.encode(texts), minilm.encode(texts[:1])
+    assert together.dtype == np.float32 and together.shape == (3, 384)
+    assert np.linalg.norm(together, axis=1) == pytest.approx(np.ones(3), abs=1e-5)
+    assert np.abs(together[0] - alone[0]).max() < 1e-5
+    assert minilm.encode([]).shape[0] == 0
+
+
+@pytest.mark.slow
+@needs_model
+def test_what_the_model_does_not_read_is_counted(minilm):
+    long = "word " * 400
+    assert minilm.token_counts(["word", long]).tolist() == [3, 402]
+    assert embedding.truncated_share(minilm, ["word", long]) == 0.5
+    assert np.allclose(minilm.encode([long])[0], minilm.encode([long + "and an answer at the end"])[0]), "the tail is never seen"
+
+
+@pytest.mark.slow
+@needs_model
+def test_token_vectors_are_unit_rows_without_special_tokens(minilm):
+    (tokens,) = minilm.encode_tokens(["Boil the water."])
+    assert tokens.dtype == np.float16 and tokens.shape == (4, 384)
+    assert np.linalg.norm(tokens.astype(np.float32), axis=1) == pytest.approx(np.ones(4), abs=2e-3)
+    (long,) = minilm.encode_tokens(["word " * 400])
+    assert len(long) == 254
+
+
+@pytest.mark.slow
+@needs_model
+def test_vectors_are_made_once_and_keyed_by_text_and_settings(minilm, tmp_path, monkeypatch):
+    cache, texts = embedding.VectorCache(tmp_path), ["one", "two"]
+    first = cache.passages(minilm, texts)
+    monkeypatch.setattr(minilm, "encode", lambda *_: pytest.fail("computed again"))
+    assert np.array_equal(cache.passages(minilm, texts)["vectors"], first["vectors"]) and first["seconds"] > 0
+    assert cache._path("pooled", minilm, texts) != cache._path("pooled", minilm, ["two", "one"])
+    assert cache._path("pooled", minilm, texts) != cache._path("tokens", minilm, texts)
+
+
+@pytest.mark.slow
+def test_a_cross_encoder_loads_from_a_folder_and_ranks_by_logits(tmp_path):
+    """A model of random weights with the real shape of its files: the path that real weights would take."""
+    torch = pytest.importorskip("torch")
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    from localeval.rerank import CrossEncoder
+
+    torch.manual_seed(0)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "kiln", "fire", "pot"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+    shape = BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=1, max_position_embeddings=64)
+    BertForSequenceClassification(shape).save_pretrained(tmp_path)
+    card = embedding.ModelCard("tiny", "cross_encoder", "a tiny model of random weights", 64, "MIT", "3 k")
+    texts = {Span("a", 0, 1): "tea pot", Span("b", 0, 1): "kiln fire", Span("c", 0, 1): "tea pot"}
+    scorer = CrossEncoder(card, tmp_path, texts.__getitem__)
+    scores = scorer("tea", list(texts))
+    assert scores.shape == (3,) and scores[0] == pytest.approx(scores[2], abs=1e-6) and scores[0] != scores[1]
+    assert np.abs(scores).max() < 10 and scorer("tea", list(texts)) == pytest.approx(scores)

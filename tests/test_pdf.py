@@ -1,0 +1,495 @@
+"""PDFs made here, one trait each: text and offsets, reading order, headings, furniture, signals, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localeval import pdf
+from localeval.corpus import Corpus, Signals, read_jsonl, write_jsonl
+from localeval.records import BadInput, Span
+
+pymupdf = pytest.importorskip("pymupdf", reason="pip install pymupdf==1.26.7")
+PLAIN, BOLD = "helv", "hebo"
+PROSE = "The ferry leaves the small harbour at noon and returns before dark."
+REAL = os.environ.get("LOCALEVAL_PDFS")
+real = pytest.mark.skipif(not REAL, reason="set LOCALEVAL_PDFS to a folder of real PDFs with a manifest.csv")
+
+
+def make(path: Path, *pages, outline=(), labels=(), title="", **save) -> Path:
+    """Each page is a list of `(x, y, text)` or `(x, y, text, size, font)`."""
+    document = pymupdf.open()
+    for lines in pages:
+        page = document.new_page(width=600, height=800)
+        for x, y, text, *style in lines:
+            size, font = style or (10, PLAIN)
+            page.insert_text((x, y), text, fontsize=size, fontname=font)
+    document.set_toc(list(outline))
+    document.set_page_labels(list(labels))
+    document.set_metadata({"title": title})
+    document.save(path, **save)
+    return path
+
+
+def raw_pdf(path: Path, *objects: bytes) -> Path:
+    """A file of exactly these objects; the first is the catalogue."""
+    data, offsets = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(data))
+        data += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    trailer = b"trailer\n<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(data))
+    path.write_bytes(data + b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1) + table + trailer)
+    return path
+
+
+@pytest.fixture
+def inside(monkeypatch):
+    """The same messages without the time a process takes; for tests of what is made of them."""
+
+    def messages(path, page_seconds):
+        told = (json.loads(json.dumps(message)) for message in pdf._told(str(path)))
+        yield from (message for message in told if not message.get("done"))
+
+    monkeypatch.setattr(pdf, "_messages", messages)
+
+
+def stream(content: bytes, extra: bytes = b"") -> bytes:
+    return b"<<%s/Length %d>>stream\n%s\nendstream" % (extra, len(content), content)
+
+
+CATALOG = b"<</Type/Catalog/Pages 2 0 R>>"
+ONE_PAGE = b"<</Type/Pages/Kids[3 0 R]/Count 1>>"
+
+
+def paragraph(x, y, text, lines=5, size=10):
+    return [(x, y + 12 * i, f"{text} {i}", size, PLAIN) for i in range(lines)]
+
+
+def shown(document, ranges):
+    return [document.text[r.start : r.end] if hasattr(r, "start") else document.text[slice(*r)] for r in ranges]
+
+
+# Text, offsets, labels
+
+
+def test_lines_blocks_and_pages_are_joined_by_newlines(tmp_path):
+    path = make(tmp_path / "a.pdf", [(72, 100, "one"), (72, 112, "two"), (72, 160, "three")], [], [(72, 100, "four")])
+    document, layout = pdf.read(path, "a.pdf", "de")
+    assert document.text == "one\ntwo\n\nthree\n\n\n\nfour"
+    assert [(p.index, p.label, document.text[p.start : p.end]) for p in layout.pages] == [
+        (0, "1", "one\ntwo\n\nthree"), (1, "2", ""), (2, "3", "four")
+    ]  # fmt: skip
+    assert shown(document, layout.lines) == ["one", "two", "three", "four"]
+    assert layout.lines[0].box == pytest.approx((72, 89, 90, 103), abs=3)
+    assert (document.language, layout.page_of(Span("a.pdf", 16, 20))) == ("de", 2)
+
+
+@given(st.lists(st.lists(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4), max_size=4), max_size=4))
+def test_each_line_is_found_at_its_offsets(pages):
+    raw = [[[pdf.Raw(text, (0, 0, 1, 1), 10, False) for text in block] for block in page] for page in pages]
+    text, lines, spans = pdf.lay_out(raw)
+    assert [text[line.start : line.end] for line in lines] == [t for page in pages for block in page for t in block]
+    assert all(before.end < after.start for before, after in pairwise(lines))
+    assert len(spans) == len(pages) and all(before[1] + 2 == after[0] for before, after in pairwise(spans))
+    assert all(spans[line.page][0] <= line.start and line.end <= spans[line.page][1] for line in lines)
+
+
+def test_labels_are_what_the_pages_print(tmp_path, inside):
+    labels = [{"startpage": 0, "style": "r", "firstpagenum": 1}, {"startpage": 1, "style": "D", "firstpagenum": 1}]
+    _, layout = pdf.read(make(tmp_path / "a.pdf", [], [], [], labels=labels), "a.pdf")
+    assert [(page.index, page.label) for page in layout.pages] == [(0, "i"), (1, "1"), (2, "2")]
+
+
+def test_ligatures_unknown_glyphs_and_nul(tmp_path):
+    """Codes 1, 2 and 3 are mapped to the ligature fi, to NUL and to half a surrogate; code 4 to nothing."""
+    cmap = b"""/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /X def
+1 begincodespacerange <00> <FF> endcodespacerange
+4 beginbfchar <01> <FB01> <02> <0000> <41> <0041> <03> <D800> endbfchar endcmap end end"""
+    font = b"<</Type/Font/Subtype/Type3/FontBBox[0 0 500 500]/FontMatrix[.001 0 0 .001 0 0]/FirstChar 1/LastChar 65"
+    widths = b"/Widths[%s]" % (b"500 " * 65)
+    names = b"/Encoding<</Type/Encoding/Differences[1/a1/a2/a3/a4 65/A]>>"
+    glyphs = b"/CharProcs<<%s>>" % b"".join(b"/%s 7 0 R" % n for n in (b"a1", b"a2", b"a3", b"a4", b"A"))
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]/Contents 5 0 R/Resources<</Font<</F 4 0 R>>>>>>"
+    path = raw_pdf(
+        tmp_path / "a.pdf", CATALOG, ONE_PAGE, page,
+        font + widths + names + glyphs + b"/ToUnicode 6 0 R>>",
+        stream(b"BT /F 12 Tf 50 200 Td <410141> Tj 0 -40 Td <41024104> Tj ET"),
+        stream(cmap), stream(b"500 0 d0 0 0 500 500 re f"),
+    )  # fmt: skip
+    document, layout = pdf.read(path, "a.pdf")
+    assert document.text.startswith("AfiA")
+    assert "\x00" not in document.text and document.text.endswith("\ufffd")
+    document.text.encode("utf-8")
+    assert layout.signals[0].removed_chars in (0, 1)  # the library may drop the NUL itself
+
+
+def test_controls_and_half_surrogates_never_reach_a_text():
+    assert pdf._clean("a\x00b\x1f\ud83dc\u2028d\ufeff") == ("ab\ufffdc d", 3)
+
+
+def test_a_layout_survives_being_written(tmp_path):
+    document, layout = pdf.read(make(tmp_path / "a.pdf", [(72, 100, "çay", 20, BOLD), (72, 140, PROSE)]), "a.pdf")
+    corpus = Corpus((document,), {"a.pdf": layout}, {})
+    write_jsonl(corpus, tmp_path / "c.jsonl")
+    assert read_jsonl(tmp_path / "c.jsonl") == corpus
+
+
+# Reading order
+
+COLUMN = "the boats wait for wind and the crews mend nets"
+
+
+def columns(order):
+    """Two columns of four paragraphs, drawn in the given order of (side, paragraph)."""
+    xs = {"L": 60, "R": 320}
+    return [line for side, p in order for line in paragraph(xs[side], 120 + 80 * p, f"{side}{p} {COLUMN}")]
+
+
+READ = [(side, p) for side in "LR" for p in range(4)]
+ORDERS = {
+    "column by column": READ,
+    "right column stored first": READ[4:] + READ[:4],
+    "across": [(side, p) for p in range(4) for side in "LR"],
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_two_columns_are_read_one_after_the_other(tmp_path, inside, name):
+    head = [(60, 80, "A title that runs across both of the columns of this page, from edge to edge", 12, PLAIN)]
+    document, _ = pdf.read(make(tmp_path / "a.pdf", head + columns(ORDERS[name])), "a.pdf")
+    found = [line[:2] for line in document.text.split("\n") if line]
+    expected = [f"{side}{p}" for side, p in (ORDERS[name] if name != "across" else READ) for _ in range(5)]
+    assert found == ["A ", *expected]
+
+
+def test_two_columns_stored_line_by_line(tmp_path, inside):
+    rows = [(x, 100 + 12 * i, f"{side}{i:02d} {COLUMN}") for i in range(20) for x, side in ((60, "L"), (320, "R"))]
+    document, _ = pdf.read(make(tmp_path / "a.pdf", rows), "a.pdf")
+    assert [line[:3] for line in document.text.split("\n") if line] == [f"{s}{i:02d}" for s in "LR" for i in range(20)]
+
+
+def raws(*rows):
+    return [[pdf.Raw(text, (x, y, x + width, y + 10), 10, False)] for x, y, width, text in rows]
+
+
+def test_a_line_across_cuts_the_page_in_bands():
+    band = [(x, 12 * i, 240, f"{s}{i} {COLUMN}") for i in range(12) for x, s in ((50, "L"), (310, "R"))]
+    across = (50, 75, 500, "A wide line " + COLUMN)
+    order = [block[0].text.split()[0] for block in pdf.in_reading_order(raws(*band[:12], across, *band[14:]), 600)]
+    assert order == [*(f"L{i}" for i in range(6)), *(f"R{i}" for i in range(6)), "A"] + [
+        f"{s}{i}" for s in "LR" for i in range(7, 12)
+    ]
+
+
+def test_right_to_left_columns_start_on_the_right():
+    rows = [(x, 12 * i, 240, f"{s} {'نص عربي ' * 5}") for i in range(12) for x, s in ((50, "L"), (310, "R"))]
+    assert [block[0].text[0] for block in pdf.in_reading_order(raws(*rows), 600)] == ["R"] * 12 + ["L"] * 12
+
+
+def test_rows_of_a_table_stay_rows(tmp_path, inside):
+    cells = [(x, 100 + 12 * i, f"{name} {i}") for i in range(20) for x, name in ((60, "salt"), (320, "kg"))]
+    document, layout = pdf.read(make(tmp_path / "a.pdf", cells), "a.pdf")
+    assert document.text.split("\n")[:2] == ["salt 0 kg 0", "salt 1 kg 1"]
+    assert layout.headings == ()
+
+
+def test_text_at_an_angle_keeps_its_order(tmp_path, inside):
+    source = pymupdf.open()
+    page = source.new_page()
+    page.insert_text((100, 400), "anchor mass 12 kg", rotate=90)
+    page = source.new_page()
+    page.insert_text((100, 100), "turned with its page", rotate=270)
+    page.set_rotation(90)
+    source.save(tmp_path / "a.pdf")
+    document, layout = pdf.read(tmp_path / "a.pdf", "a.pdf")
+    assert document.text == "anchor mass 12 kg\n\nturned with its page"
+    assert [signals.rotated_text for signals in layout.signals] in ([1.0, 0.0], [1.0, 1.0])
+    box = layout.lines[1].box
+    assert (layout.pages[1].width, layout.pages[1].height) == (842, 595) and box[2] <= 842 and box[3] <= 595
+
+
+# Headings and titles
+
+
+def body(y, lines=12):
+    return [(72, y + 12 * i, PROSE) for i in range(lines)]
+
+
+def headings(path):
+    document, layout = pdf.read(path, "a.pdf")
+    return [(h.level, document.text[h.start : h.end]) for h in layout.headings]
+
+
+def test_headings_by_size_and_weight(tmp_path, inside):
+    one = [(72, 150, "Harbours", 18, BOLD), *body(190), (72, 360, "Tides", 14, BOLD), *body(390)]
+    one += [(72, 560, "Ebb", 10, BOLD), *body(585, 8)]
+    two = [(72, 150, "Ships and how", 18, BOLD), (72, 171, "they are built", 18, BOLD), *body(210)]
+    two += [(72, 380, "Keels", 14, PLAIN), *body(410), (72, 590, "Masts", 10, BOLD), *body(615, 5)]
+    path = make(tmp_path / "a.pdf", one, two)
+    assert headings(path) == [
+        (1, "Harbours"), (2, "Tides"), (3, "Ebb"), (1, "Ships and how\nthey are built"), (2, "Keels"), (3, "Masts")
+    ]  # fmt: skip
+
+
+def test_what_looks_like_a_heading_and_is_none(tmp_path, inside):
+    """A bold row of a table, bold words within a paragraph, a bold sentence, a line of a table of contents."""
+    lines = [(72, 130, "Port", 10, BOLD), (200, 130, "Depth", 10, BOLD), (72, 145, "Arne"), (200, 145, "12")]
+    lines += [(72, 190, "All boats must be moored by six.", 10, BOLD), *body(230)]
+    lines += [(72, 420, PROSE), (72, 432, "stressed words here", 10, BOLD), (72, 444, PROSE)]
+    lines += [(72, 480, "Tides . . . . . . . . . . . . . . 12", 14, BOLD)]
+    lines += [(72, 510, "Total", 10, BOLD), (300, 510, "1,204")]
+    assert headings(make(tmp_path / "a.pdf", lines)) == []
+
+
+def test_a_number_belongs_to_its_heading(tmp_path, inside):
+    lines = [(72, 150, "2.1", 14, BOLD), (120, 150, "Tides", 14, BOLD), *body(190), *body(400)]
+    assert headings(make(tmp_path / "a.pdf", lines)) == [(1, "2.1 Tides")]
+
+
+def test_the_outline_gives_levels(tmp_path, inside):
+    one = [(72, 150, "1 Harbours", 12, BOLD), *body(190), (72, 360, "Tides", 12, BOLD), *body(390)]
+    two = [(72, 150, "abs Absolute values"), *body(190), (72, 360, "Shouting", 12, BOLD), *body(390)]
+    outline = [[1, "Harbours", 1], [2, "Tides", 1], [2, "abs", 2, {"kind": 1, "to": pymupdf.Point(72, 140)}]]
+    path = make(tmp_path / "a.pdf", one, two, outline=outline)
+    assert headings(path) == [(1, "1 Harbours"), (2, "Tides"), (2, "abs Absolute values")]
+
+
+def test_below_an_outline_of_chapters_smaller_headings_are_sections(tmp_path, inside):
+    page = [(72, 150, "Harbours", 16, BOLD), *body(190), (72, 360, "Tides", 12, BOLD), *body(390)]
+    assert headings(make(tmp_path / "a.pdf", page, outline=[[1, "Harbours", 1]])) == [(1, "Harbours"), (2, "Tides")]
+
+
+def test_an_outline_of_other_titles_is_not_believed(tmp_path, inside):
+    page = [(72, 150, "Harbours", 16, BOLD), *body(190)]
+    assert headings(make(tmp_path / "a.pdf", page, outline=[[1, "slide7", 1]])) == [(1, "Harbours")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "title"),
+    [("Port rules", "Port rules"), ("Microsoft Word - x.doc", "Harbours"), ("rules.dvi", "Harbours"), ("", "Harbours")],
+)
+def test_title(tmp_path, inside, metadata, title):
+    path = make(tmp_path / "a.pdf", [(72, 150, "Harbours", 18, BOLD), *body(190)], title=metadata)
+    assert pdf.read(path, "a.pdf")[1].title == title
+
+
+def test_title_without_any(tmp_path, inside):
+    assert pdf.read(make(tmp_path / "port.pdf", body(190)), "a.pdf")[1].title == "port"
+
+
+# Furniture
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """Ten pages: roman then arabic numbers, the book named on left pages, the chapter on right ones, and traps."""
+    pages = []
+    for i in range(10):
+        number = ["i", "ii", "iii"][i] if i < 3 else f"- {i - 2} -"
+        head = [] if i == 5 else [(72, 40, "Port Rules" if i % 2 else f"{1 + i // 5}. Harbours", 9, PLAIN)]
+        top = [(72, 70, "Harbours", 16, BOLD)] if i == 5 else [(72, 70, f"{(i * 37) % 11} {(i * 91) % 17}")]
+        extra = [(72, 300, "See also:"), (72, 85, "See also:")] if i in (2, 3, 4) else []
+        extra += [(500, 40, f"{i + 20} topic {'abcdefghij'[i]}", 9, PLAIN)]
+        pages.append([*head, *top, *extra, *body(120), *body(500), (290, 780, number, 9, PLAIN)])
+    return pdf.read(make(tmp_path_factory.mktemp("book") / "a.pdf", *pages), "a.pdf")
+
+
+def test_running_heads_and_page_numbers_are_furniture(book):
+    found = shown(book[0], book[1].boilerplate)
+    heads = [line for line in found if "Port Rules" in line or "Harbours" in line]
+    assert len(heads) == 9 and {"i", "ii", "iii", "- 1 -", "- 7 -"} <= set(found)
+    assert sum(" topic " in line for line in found) == 10  # the words change, the number counts up
+
+
+def test_furniture_stays_in_the_text_and_a_true_heading_is_none(book):
+    document, layout = book
+    marked = shown(document, layout.boilerplate)
+    assert [(h.level, document.text[h.start : h.end]) for h in layout.headings] == [(1, "Harbours")]
+    assert "Port Rules" in document.text
+    assert "See also:" not in marked and not any(line.strip().replace(" ", "").isdigit() for line in marked)
+    assert layout.boilerplate == tuple(sorted(layout.boilerplate))
+
+
+def test_two_pages_are_too_few_for_furniture(tmp_path, inside):
+    pages = [[(72, 40, "Port Rules"), *body(120)]] * 2
+    assert pdf.read(make(tmp_path / "a.pdf", *pages), "a.pdf")[1].boilerplate == ()
+
+
+# Signals
+
+
+@pytest.fixture(scope="module")
+def signalled(tmp_path_factory):
+    document = pymupdf.open()
+    picture = pymupdf.Pixmap(pymupdf.csGRAY, pymupdf.IRect(0, 0, 20, 20))
+    picture.clear_with(120)
+    scan = document.new_page()
+    scan.insert_image(scan.rect, pixmap=picture)
+    scan.insert_image(scan.rect * 0.5, pixmap=picture)  # a second layer must not count twice
+    scan.insert_text((72, 100), PROSE, render_mode=3)
+    half = document.new_page()
+    half.insert_image(half.rect * pymupdf.Matrix(1, 0.5), pixmap=picture)
+    drawing = document.new_page()
+    for i in range(60):
+        drawing.draw_line((10, 10 + i), (90, 10 + i))
+    document.new_page()
+    path = tmp_path_factory.mktemp("signals") / "a.pdf"
+    document.save(path)
+    return pdf.read(path, "a.pdf")
+
+
+def test_signals_of_images_hidden_text_and_drawings(signalled):
+    scan, half, drawing, blank = signalled[1].signals
+    assert (scan.image_coverage, scan.invisible_text) == (1.0, 1.0)
+    assert half.image_coverage == pytest.approx(0.5, abs=0.02) and half.invisible_text == 0
+    assert drawing.vectors >= 60 and drawing.image_coverage == 0
+    assert blank == Signals()
+
+
+def test_pages_without_a_text_layer_are_named(signalled):
+    assert signalled[1].notes == ("no text layer on pages 2, 3 of 4 (counted from 1): images or drawings only",)
+
+
+# What is refused, and what is read with a note
+
+
+def locked(path, **passwords):
+    return make(path, [(72, 100, PROSE)], encryption=pymupdf.PDF_ENCRYPT_AES_256, **passwords)
+
+
+def cut(path):
+    return written(path, make(path, body(100), body(100)).read_bytes()[:200])
+
+
+def written(path, data):
+    path.write_bytes(data)
+    return path
+
+
+PAGE = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 90 90]>>"
+
+
+def pages(kids: bytes, count: int):
+    return lambda path: raw_pdf(path, CATALOG, b"<</Type/Pages/Kids[%s]/Count %d>>" % (kids, count), PAGE)
+
+
+BAD = {
+    "missing": (lambda path: path, "cannot be read .*check the name"),
+    "empty": (lambda path: written(path, b""), "0 bytes.*export it again"),
+    "web page": (lambda path: written(path, b"<!DOCTYPE html><p>Not found</p>"), "not a PDF.*save the document itself"),
+    "web page on PDF": (lambda path: written(path, b"<html><p>%PDF-1.4</p></html>"), "export it again|not a PDF"),
+    "header only": (lambda path: written(path, b"%PDF-1.5\n"), "export it again"),
+    "cut short": (cut, "export it again"),
+    "no pages": (pages(b"", 0), "no page in it"),
+    "locked": (lambda path: locked(path, user_pw="key", owner_pw="lock"), "password.*copy without one"),
+    "pages in a circle": (pages(b"2 0 R", 1), "page 1 of 1.*cycle.*repair it"),
+    "negative count": (pages(b"3 0 R", -5), "list of pages is broken"),
+    "too high a count": (pages(b"3 0 R", 500), "page 2 of 500.*repair it"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_in_one_line_that_names_them(tmp_path, name):
+    build, message = BAD[name]
+    path = build(tmp_path / "bad.pdf")
+    with pytest.raises(BadInput, match=message) as error:
+        pdf.read(path, "bad.pdf")
+    assert str(error.value).startswith(f"{path}: ") and "\n" not in str(error.value)
+
+
+def test_an_owner_password_alone_does_not_lock(tmp_path):
+    document, layout = pdf.read(locked(tmp_path / "a.pdf", owner_pw="lock"), "a.pdf")
+    assert document.text == PROSE and "permissions" in layout.notes[0]
+
+
+def test_a_repaired_file_is_read_with_a_note(tmp_path):
+    path = make(tmp_path / "a.pdf", body(100), body(100))
+    path.write_bytes(path.read_bytes().replace(b"startxref", b"startxxxx"))
+    document, layout = pdf.read(path, "a.pdf")
+    assert PROSE in document.text and len(layout.pages) == 2
+    assert "repaired" in layout.notes[0] and all(signals.repaired for signals in layout.signals)
+
+
+def bomb(path):
+    """Forms that show the next one ten times, nine levels deep: a thousand million lines from a few kilobytes."""
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 90 90]/Contents 4 0 R/Resources<</XObject<</X 6 0 R>>>>>>"
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"
+    form = b"/Type/XObject/Subtype/Form/BBox[0 0 90 90]"
+    levels = [
+        stream(b"/X Do " * 10, form + b"/Resources<</XObject<</X %d 0 R>>>>" % (number + 1)) for number in range(6, 15)
+    ]
+    last = stream(b"BT /F 9 Tf (bomb) Tj ET", form + b"/Resources<</Font<</F 5 0 R>>>>")
+    return raw_pdf(path, CATALOG, ONE_PAGE, page, stream(b"/X Do"), font, *levels, last)
+
+
+def test_a_page_that_takes_too_long_is_stopped_with_its_process(tmp_path, monkeypatch):
+    children, start = [], time.monotonic()
+
+    class Watched(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            children.append(self)
+
+    monkeypatch.setattr(pdf.subprocess, "Popen", Watched)
+    with pytest.raises(BadInput, match=r"page 1 took longer than 0\.5 s"):
+        pdf.read(bomb(tmp_path / "bomb.pdf"), "bomb.pdf", page_seconds=0.5)
+    assert time.monotonic() - start < 15 and children[0].returncode is not None
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [('{"pages": 3}\\n{}\\n', "stopped after 1 pages"), ("", "after 0 pages"), ('{"pages": 3}', "after 0 pages")],
+)
+def test_a_parser_that_dies_is_reported(monkeypatch, says, message):
+    child = subprocess.Popen([sys.executable, "-c", f"print(end='{says}')"], stdout=subprocess.PIPE)
+    with child, pytest.raises(BadInput, match=rf"a\.pdf: .*{message}"):
+        list(pdf._heard(child, Path("a.pdf"), 5))
+
+
+def test_as_many_pages_must_come_out_as_went_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(pdf, "_messages", lambda path, seconds: (message for message in [{"pages": 2}, {}]))
+    with pytest.raises(BadInput, match="1 of 2 pages"):
+        pdf.read(make(tmp_path / "a.pdf", []), "a.pdf")
+
+
+def test_without_the_library_the_message_says_how_to_get_it(tmp_path, monkeypatch):
+    path = make(tmp_path / "a.pdf", [])
+    (tmp_path / "pymupdf.py").write_text("raise ImportError('not here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(BadInput, match="pip install pymupdf"):
+        pdf.read(path, "a.pdf")
+
+
+def test_the_reading_process_never_imports_the_library(tmp_path):
+    path = make(tmp_path / "a.pdf", [(72, 100, PROSE)])
+    code = f"""import sys, pathlib
+from localeval import pdf
+assert pdf.read(pathlib.Path({str(path)!r}), 'a.pdf')[0].text == {PROSE!r}
+assert not {{'pymupdf', 'torch'}} & set(sys.modules)"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@real
+def test_a_real_manual():
+    document, layout = pdf.read(Path(REAL) / "bd_r_intro.pdf", "r")
+    assert (len(layout.pages), layout.pages[0].label, layout.title) == (113, "T-1", "An Introduction to R")
+    assert len(layout.headings) == 145  # as many as its outline has entries
+    assert shown(document, layout.headings[:2]) == ["Preface", "1 Introduction and preliminaries"]
+    marked = shown(document, layout.boilerplate)
+    assert len(marked) > 105 and "Chapter 5: Arrays and matrices 21" in marked
+
+
+@real
+def test_a_real_file_cut_short():
+    with pytest.raises(BadInput, match=r"bad_truncated60\.pdf: no page"):
+        pdf.read(Path(REAL) / "bad_truncated60.pdf", "a.pdf")

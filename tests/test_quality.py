@@ -1,0 +1,225 @@
+"""Page quality: texts with one defect each, the rules on PDF signals, the document guards at their edges."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localeval import pdf, quality
+from localeval.corpus import Corpus, Layout, Page, Signals, make_document
+from localeval.quality import CLASSES, FEATURES, SIGNALS, Thresholds, classify, confidence, document_table, features
+from localeval.records import BadInput
+
+REAL = os.environ.get("LOCALEVAL_PDFS")
+
+ENGLISH = """The ferry leaves the small harbour at noon and returns before dark, unless the wind turns to the north.
+In that case the crew waits on the island for the morning, and the passengers sleep in the old school house.
+Tickets are sold on board; children under six travel free of charge, and bicycles cost two coins each way.
+It is wise to bring warm clothes, because the deck is open and the crossing takes a little more than an hour.
+"""
+TURKISH = """Vapur öğle vakti küçük limandan kalkar ve hava kararmadan önce geri döner; rüzgar kuzeye dönerse beklenir.
+Bu durumda mürettebat sabaha kadar adada kalır ve yolcular eski okul binasında uyur, sonra hep birlikte yola çıkılır.
+Biletler gemide satılır; altı yaşından küçük çocuklar için ücret alınmaz ve bisikletler de iki jeton ile taşınır.
+"""
+JAPANESE = "渡し船は正午に小さな港を出て、暗くなる前に戻ります。風が北に変わると、乗組員は島で朝を待ちます。\n" * 6
+ARABIC = "تغادر العبارة الميناء الصغير عند الظهر وتعود قبل حلول الظلام إلا إذا تحولت الريح إلى الشمال\n" * 4
+
+
+def shifted(text):
+    """As a font without a Unicode map reads: every letter three places on."""
+    return "".join(chr(97 + (ord(c) - 97 + 3) % 26) if "a" <= c <= "z" else c for c in text)
+
+
+CLEAN = {"english": ENGLISH, "turkish": TURKISH, "japanese": JAPANESE, "arabic": ARABIC}
+CLEAN["units"] = "\n".join(f"{i}.5 kg at {i * 3} mm, {i} km/h, {i + 2} kg" for i in range(60))
+CLEAN["contents"] = "\n".join(f"{i}  The way to the harbour {'. ' * 30}{i * 7}" for i in range(12))
+CLEAN["code"] = "x <- c(10.4, 5.6)\nmean(x, na.rm = TRUE)\nfor (name in names(data)) print(data[[name]])\n" * 6
+NOISY = {
+    "shifted letters": (shifted(ENGLISH), "vowels|look like words"),
+    "unknown glyphs": (ENGLISH.replace("e", "\ufffd"), "cannot be read"),
+    "private use": (ENGLISH.replace("e", "\ue123"), "cannot be read"),
+    "cid": (ENGLISH.replace("th", "(cid:31)"), "cannot be read"),
+    "wrong table": (ENGLISH.replace("a", "ա").replace("n", "ц"), "mix scripts"),
+    "no spaces": (ENGLISH.replace(" ", ""), "overlong"),
+    "letter-spaced": (" ".join(ENGLISH.replace(" ", "")), "single letters"),
+}
+DRAWN = Signals(vectors=4)
+SCAN = Signals(image_coverage=1.0, invisible_text=1.0)
+
+
+def judge(text, signals=None, **limits):
+    return classify(features(text), signals or Signals(), Thresholds(**limits))
+
+
+# Features
+
+
+def test_features_by_hand():
+    f = features("Ab c1 (cid:7)\n\ufffd 22")
+    assert (tuple(f), f["n_chars"], f["digit"], f["bad_char"]) == (FEATURES, 14, 4 / 14, 8 / 14)
+    assert f["alpha"] == 6 / 14 and f["latin"] == 1 and f["mean_token"] == 14 / 5
+    assert (f["mean_line"], f["short_line"], f["vowel"]) == (8.5, 1.0, 2 / 6)
+    assert features("aaaa")["bigram_entropy"] == 0 and features("I a be")["single_token"] == 2 / 3
+    assert features("")["n_chars"] == 0 and len(FEATURES) == 18
+
+
+def test_entropy_of_letter_pairs_by_hand():
+    # "abab": pairs ab, ba, ab; H2 = log2(3) - 2/3, H1 = 1
+    assert features("ab ab")["bigram_entropy"] == pytest.approx(math.log2(3) - 2 / 3 - 1)
+
+
+@given(st.text(max_size=200))
+def test_features_and_scores_stay_in_range(text):
+    f = features(text)
+    assert f == features(text) and all(map(math.isfinite, f.values()))
+    counted = {"n_chars", "mean_token", "mean_line", "bigram_entropy"}
+    assert all(0 <= value <= 1 for name, value in f.items() if name not in counted)
+    for signals in (Signals(), SCAN):
+        assert classify(f, signals)[0] in CLASSES
+        assert 0 <= quality.quality(f, signals) <= 1 and 0 <= confidence(f) <= 1
+
+
+def test_weights_sum_to_one():
+    assert sum(quality.QUALITY_WEIGHTS.values()) == pytest.approx(1)
+    assert sum(quality.CONFIDENCE_WEIGHTS.values()) == pytest.approx(1)
+
+
+# Classes
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_sound_text_is_clean(name):
+    assert judge(CLEAN[name])[0] == "digital_clean"
+    assert confidence(features(CLEAN[name])) > 0.55
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_garbled_text_is_noisy_and_the_reason_says_why(name):
+    text, reason = NOISY[name]
+    found, why = judge(text)
+    assert found == "digital_noisy"
+    assert any(part in why for part in reason.split("|")), why
+    assert confidence(features(text)) < confidence(features(ENGLISH))
+
+
+@pytest.mark.parametrize(
+    ("text", "signals", "expected"),
+    [
+        ("", Signals(), "blank"),
+        (" \n", Signals(), "blank"),
+        ("", DRAWN, "low_text"),
+        ("Chapter 3", Signals(), "low_text"),
+        ("", Signals(unreadable=True), "low_text"),
+        ("", Signals(image_coverage=0.9), "likely_scanned"),
+        (ENGLISH, SCAN, "likely_scanned"),
+        (ENGLISH, Signals(invisible_text=0.6), "likely_scanned"),
+        (ENGLISH, Signals(image_coverage=0.9, invisible_text=0.1), "likely_scanned"),
+        (ENGLISH, Signals(image_coverage=0.9), "likely_scanned"),
+        (ENGLISH, Signals(image_coverage=0.4), "digital_clean"),
+        (ENGLISH, Signals(removed_chars=60), "digital_noisy"),
+        (shifted(ENGLISH), Signals(image_coverage=0.9), "likely_scanned"),
+        ("\n".join(f"oar {i}" for i in range(90)), Signals(), "mixed_or_uncertain"),
+    ],
+)
+def test_classes_from_text_and_signals(text, signals, expected):
+    found, reason = judge(text, signals)
+    assert found == expected and reason
+
+
+def test_a_readable_scan_has_sound_text_and_lower_quality():
+    f = features(ENGLISH)
+    assert quality.quality(f, Signals()) - quality.quality(f, SCAN) == pytest.approx(0.2)
+    assert confidence(f) > 0.85
+
+
+def test_thresholds_can_be_set():
+    assert judge("Chapter 3 of the book", low_text_chars=5, clean_quality=0.0)[0] == "digital_clean"
+    assert judge(ENGLISH, low_text_chars=5000)[0] == "low_text"
+
+
+# Tables
+
+
+def test_page_table_of_a_pdf_and_a_text_file():
+    text = ENGLISH + "\n\n" + "\n\n" + "Title"
+    starts = (0, len(ENGLISH), len(ENGLISH) + 2, len(text) - 5)
+    ends = (*starts[1:], len(text))
+    pages = tuple(Page(i, "abcd"[i], start, end) for i, (start, end) in enumerate(zip(starts, ends, strict=True)))
+    signals = (Signals(), Signals(), DRAWN, Signals())
+    documents = (make_document("a.pdf", text, b""), make_document("b.md", ENGLISH, b""))
+    corpus = Corpus(documents, {"a.pdf": Layout("a.pdf", pages=pages, signals=signals), "b.md": Layout("b.md")}, {})
+    table = quality.page_table(corpus)
+    assert list(table["class"]) == ["digital_clean", "blank", "low_text", "low_text", "digital_clean"]
+    assert table[["doc_id", "page_index", "page_label"]].values.tolist()[-2:] == [["a.pdf", 3, "d"], ["b.md", 0, "1"]]
+    assert set(FEATURES) | set(SIGNALS) < set(table.columns) and table.n_chars[3] == 5
+    assert table.quality.isna().tolist() == [False, True, False, False, False]
+    assert table.vectors.isna().tolist() == [False] * 4 + [True]
+    assert list(quality.document_table(table).verdict) == ["mixed_quality", "digital_clean"]
+
+
+def pages(classes, score=0.9, repaired=False):
+    return pd.DataFrame({"doc_id": "a", "class": classes, "quality": score, "repaired": repaired})
+
+
+def verdict(table, **limits):
+    return document_table(table, Thresholds(**limits)).iloc[0]
+
+
+def test_the_guards_hold_at_their_edges():
+    edge = ["digital_clean"] * 17 + ["likely_scanned", "digital_noisy", "low_text"]  # 0.85 clean, 0.10 degraded
+    assert verdict(pages(edge, 0.78)).verdict == "digital_clean"
+    assert verdict(pages(edge, 0.7799)).failed_guard == "mean_quality"
+    assert verdict(pages([*edge, "low_text"])).failed_guard == "clean_fraction"
+    assert verdict(pages([*edge[:17], *["digital_noisy"] * 3])).failed_guard == "degraded_fraction"
+    row = verdict(pages(["likely_scanned"], 0.1))
+    assert (row.verdict, row.failed_guard) == ("mixed_quality", "clean_fraction, mean_quality, degraded_fraction")
+    assert verdict(pages(edge), clean_fraction=0.9).failed_guard == "clean_fraction"
+
+
+def test_blank_pages_leave_the_denominators():
+    table = pages(["digital_clean", "blank", "blank", "blank"], [0.9, math.nan, math.nan, math.nan])
+    row = verdict(table)
+    assert (row.pages, row.blank, row.clean_fraction, row.mean_quality) == (4, 3, 1.0, 0.9)
+    assert row.verdict == "digital_clean" and row.failed_guard == ""
+    empty = verdict(pages(["blank"], math.nan))
+    assert empty.verdict == "mixed_quality" and math.isnan(empty.clean_fraction)
+
+
+def test_a_repaired_file_is_never_clean():
+    row = verdict(pages(["digital_clean"] * 3, repaired=[False, False, True]))
+    assert (row.verdict, row.failed_guard) == ("mixed_quality", "repaired")
+
+
+# Real files
+
+MISSED = {"dg_autocad.pdf", "rot_orient.pdf", "rtl_samplebook_ar.pdf"}  # a drawing, turned boxes, sparse pages
+CASES = []
+if REAL:
+    with (Path(REAL) / "manifest.csv").open(encoding="utf-8") as rows:
+        CASES = [row for row in csv.DictReader(rows) if not row["pages"].isdigit() or int(row["pages"]) <= 30]
+
+
+@pytest.mark.skipif(not REAL, reason="set LOCALEVAL_PDFS to a folder of real PDFs with a manifest.csv")
+def test_real_documents_get_the_verdict_a_person_gave_them():
+    wrong, documents, layouts = set(), [], {}
+    for case in CASES:
+        name = case["file"]
+        try:
+            document, layouts[name] = pdf.read(Path(REAL) / name, name)
+            documents.append(document)
+            assert len(layouts[name].pages) == int(case["pages"])
+        except BadInput as error:
+            assert name.startswith(("bad_", "enc_")), error
+    table = quality.page_table(Corpus(tuple(documents), layouts, {}))
+    verdicts = document_table(table).set_index("doc_id").verdict
+    for case in CASES:
+        if case["file"] in verdicts.index and verdicts[case["file"]] != case["human_doc_label"]:
+            wrong.add(case["file"])
+    assert len(verdicts) >= 15 and wrong <= MISSED

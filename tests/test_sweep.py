@@ -1,0 +1,127 @@
+"""The sweep: one system's failure is its own, states are not zeros, repeats must agree, clocks are arguments of nothing else."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from localeval import metrics, stats, sweep, views
+from localeval.chunking import chunk_corpus
+from localeval.corpus import Corpus, Layout, make_document
+from localeval.records import BadInput, Evidence, Hit, Query, Span, System
+
+TEXT = "Tea wants boiling water.\n\nA kiln wants a slow fire.\n\nBread wants time."
+
+
+@pytest.fixture
+def engines(tmp_path):
+    document = make_document("a.txt", TEXT, b"")
+    corpus = Corpus((document,), {"a.txt": Layout("a.txt")}, {})
+    chunks = chunk_corpus(corpus, {"sentence": {"max_chars": 30, "overlap": 0}})
+    return sweep.Engines(corpus, chunks, sweep.Settings(tokeniser="words"), tmp_path / "cache", tmp_path)
+
+
+def ask(query_id, text, quote=""):
+    start = TEXT.find(quote)
+    evidence = (Evidence(Span("a.txt", start, start + len(quote))),) if quote else ()
+    return Query(query_id, text, evidence)
+
+
+QUERIES = [ask("q1", "boiling tea", "Tea wants boiling water."), ask("q2", "slow kiln", "slow fire"), ask("q3", "zzz"), ask("q4", "xyzzy", "time")]
+
+
+def test_every_state_is_counted_and_only_measured_systems_have_scores(engines, monkeypatch):
+    monkeypatch.delenv("LOCALEVAL_MODELS", raising=False)
+    systems = [System("sentence", "bm25"), System("sentence", "dense", "bge-small")]
+    outcome = sweep.run(systems, QUERIES, engines, repeats=2)
+    assert outcome.runs["status"].tolist() == ["ok", "not_run"]
+    assert outcome.runs["reason"][1].startswith("not run: weights not found")
+    graded = sweep.grade_all(outcome.hits, systems, QUERIES, ["chunk/contains"], engines)
+    scores = metrics.scores_of(graded, ["rr"])
+    assert set(scores["system"]) == {"sentence/bm25"}
+    assert dict(zip(scores["query_id"], scores["value"], strict=True)) == {"q1": 1.0, "q2": 1.0, "q4": 0.0}, "no answer is a miss, unanswerable has no row"
+    (row,) = stats.summary(scores).to_dict("records")
+    assert (row["n"], row["mean"]) == (3, pytest.approx(2 / 3))
+    assert outcome.timings["repeat"].nunique() == 2 and set(outcome.timings["phase"]) == {"lexical", "total"}
+
+
+def test_a_system_that_breaks_is_failed_and_the_others_go_on(engines, monkeypatch):
+    class Broken:
+        def search(self, query, k):
+            raise RuntimeError("index\nlost")
+
+    working = engines.retriever
+    monkeypatch.setattr(engines, "retriever", lambda system: Broken() if system.variant else working(system))
+    outcome = sweep.run([System("sentence", "bm25", variant="broken"), System("sentence", "bm25")], QUERIES, engines, repeats=1)
+    assert outcome.runs["status"].tolist() == ["failed", "ok"]
+    assert outcome.runs["reason"][0] == "q1: RuntimeError: index lost"
+    assert {name for name, _ in outcome.hits} == {"sentence/bm25"} and set(outcome.timings["system"]) == {"sentence/bm25"}
+
+
+def test_a_system_whose_repeats_differ_is_failed(engines, monkeypatch):
+    class Fickle:
+        calls = 0
+
+        def search(self, query, k):
+            Fickle.calls += 1
+            return [Hit(Span("a.txt", 0, 5), float(Fickle.calls))]
+
+    monkeypatch.setattr(engines, "retriever", lambda system: Fickle())
+    outcome = sweep.run([System("sentence", "bm25")], QUERIES, engines, repeats=2)
+    assert outcome.runs["status"].tolist() == ["failed"] and "other hits than the first" in outcome.runs["reason"][0]
+    assert not outcome.hits
+
+
+def test_a_system_without_any_hit_is_empty(engines):
+    outcome = sweep.run([System("sentence", "bm25")], [ask("q3", "zzz")], engines, repeats=1)
+    assert outcome.runs["status"].tolist() == ["empty"]
+
+
+def test_grids_and_unknown_names():
+    names = [system.name for system in sweep.grid(["a", "b"], ["bm25", "hybrid"], ["m"])]
+    assert names == ["a/bm25", "a/hybrid:m", "b/bm25", "b/hybrid:m"]
+    with pytest.raises(BadInput, match="unknown retriever 'bm52'; known: bm25"):
+        sweep.grid(["a"], ["bm52"], [])
+    deeper = sweep.with_rerankers(System("a", "hybrid", "m"), ["maxsim"], [10, 20])
+    assert [system.name for system in deeper] == ["a/hybrid:m", "a/hybrid:m+maxsim@10", "a/hybrid:m+maxsim@20"]
+
+
+def test_signals_by_hand():
+    hits = {("s", "q1"): [Hit(Span("a", 0, 1), 2.0), Hit(Span("a", 1, 2), 1.0)], ("s", "q2"): []}
+    got = sweep.signals(hits).set_index(["query_id", "signal"])["value"]
+    assert got["q1", "top_score"] == 2.0 and got["q1", "margin"] == 0.5
+    share = math.exp(-1) / (1 + math.exp(-1))
+    assert got["q1", "spread"] == pytest.approx(share * math.log(share) + (1 - share) * math.log(1 - share))
+    assert got["q2"].isna().all(), "nothing was retrieved: no value, not zero"
+
+
+def test_latency_is_a_distribution_by_stage():
+    timings = pd.DataFrame({"system": "s", "query_id": list("abcd") * 2, "phase": "total", "repeat": [0] * 4 + [1] * 4, "seconds": [0.01, 0.02, 0.03, 0.1] * 2})
+    (row,) = stats.latency_table(timings).to_dict("records")
+    assert (row["mean_ms"], row["p50_ms"], row["p95_ms"], row["max_ms"], row["n"]) == (pytest.approx(40), pytest.approx(20), pytest.approx(100), pytest.approx(100), 8)
+    assert "40.0 to 40.0" in views.stages(stats.latency_table(timings))["repeats_ms"].tolist()
+
+
+def test_wide_tables_carry_their_denominator():
+    summary = pd.DataFrame({
+        "system": "s", "rule": "chunk/contains", "metric": ["p@1", "rr"], "mean": [0.5, 1.0], "low": [0.25, np.nan], "high": [0.75, np.nan],
+        "n": 20, "unreachable": 2, "mean_reachable": 0.55, "note": ["", "no variation, n = 20"],
+    })  # fmt: skip
+    (row,) = views.wide(summary, "chunk/contains", ["p@1", "rr"]).to_dict("records")
+    assert row == {"system": "s", "p@1": "0.50 [0.25, 0.75]", "rr": "1.00 (no variation)", "n": 20, "unreachable": 2}
+    assert "zero" in views.rule_caption("chunk/contains")
+
+
+def test_a_fresh_process_is_timed_by_stage(engines, tmp_path):
+    from localeval.corpus import write_jsonl
+    from localeval.tables import write_units
+
+    write_jsonl(engines.corpus, tmp_path / "documents.jsonl")
+    write_units(engines.chunks, tmp_path / "units.jsonl")
+    cold = sweep.cold_starts([System("sentence", "bm25")], tmp_path / "documents.jsonl", tmp_path / "units.jsonl", engines, QUERIES, repeats=1)
+    assert cold["stage"].tolist() == ["import", "index", "first_query", "second_query"] and (cold["seconds"] > 0).all()
+    assert views.cold_table(cold)["processes"].tolist() == [1]
+    assert views.cold_table(cold.head(0)).empty
