@@ -15,12 +15,16 @@ def main(queries: int = 300) -> None:
     about()
     compare(
         lambda: stats.interval(values),
-        lambda: scipy_stats.bootstrap((values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(1)),
+        lambda: scipy_stats.bootstrap(
+            (values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(1)
+        ),
         ("localeval bootstrap", "scipy bootstrap"),
     )
     compare(
         lambda: stats.sign_flip(differences),
-        lambda: scipy_stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=10_000, rng=np.random.default_rng(1)),
+        lambda: scipy_stats.permutation_test(
+            (differences,), np.mean, permutation_type="samples", n_resamples=10_000, rng=np.random.default_rng(1)
+        ),
         ("localeval sign flip", "scipy permutation_test"),
         rounds=5,
     )

@@ -20,7 +20,8 @@ def compare(ours: Callable, theirs: Callable, names: tuple[str, str], rounds: in
                 seconds.append(time.perf_counter() - start)
     ratios = [b / a for a, b in zip(*laps, strict=True)]
     ours_ms, theirs_ms = (statistics.median(seconds) * 1000 for seconds in laps)
-    print(f"{names[0]}: {ours_ms:.1f} ms; {names[1]}: {theirs_ms:.1f} ms; ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), {rounds} rounds")
+    print(f"{names[0]}: {ours_ms:.1f} ms; {names[1]}: {theirs_ms:.1f} ms")
+    print(f"  ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), {rounds} rounds")
 
 
 def about() -> None:

@@ -22,7 +22,8 @@ ALLOWED = {
     "provenance": set(),
     "tokens": set(),
     "corpus": {"pdf"},
-    "pdf": {"corpus"},
+    "layout": {"corpus"},
+    "pdf": {"corpus", "layout"},
     "quality": {"corpus"},
     "chunking": {"corpus"},
     "embedding": set(),
@@ -43,7 +44,21 @@ ALLOWED = {
     "book": set(),
     "cli": {"book", "build", "embedding", "provenance", "tables"},
 }
-HEAVY = {"torch", "faiss", "pymupdf", "sentence_transformers", "transformers", "matplotlib", "seaborn", "papermill", "bs4", "statsmodels", "scipy", "rank_bm25", "myst_nb"}
+HEAVY = {
+    "torch",
+    "faiss",
+    "pymupdf",
+    "sentence_transformers",
+    "transformers",
+    "matplotlib",
+    "seaborn",
+    "papermill",
+    "bs4",
+    "statsmodels",
+    "scipy",
+    "rank_bm25",
+    "myst_nb",
+}
 
 
 def imports(tree):
@@ -51,7 +66,9 @@ def imports(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             parts = node.module.split(".")
             if parts[0] == "localeval":
-                yield from [("localeval", parts[1])] if len(parts) > 1 else [("localeval", alias.name) for alias in node.names]
+                yield from (
+                    [("localeval", parts[1])] if len(parts) > 1 else [("localeval", alias.name) for alias in node.names]
+                )
             else:
                 yield parts[0], ""
         elif isinstance(node, ast.Import):
@@ -60,7 +77,9 @@ def imports(tree):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_run_one_way(module):
-    own = {name for package, name in imports(ast.parse((SOURCE / f"{module}.py").read_text())) if package == "localeval"}
+    own = {
+        name for package, name in imports(ast.parse((SOURCE / f"{module}.py").read_text())) if package == "localeval"
+    }
     assert own - {"records", "__version__"} <= ALLOWED[module]
 
 
@@ -72,7 +91,10 @@ def test_heavy_packages_are_imported_where_they_are_used(module):
 
 
 def test_the_whole_package_imports_without_heavy_engines():
-    code = f"import importlib, sys\nfor m in {MODULES!r}: importlib.import_module('localeval.' + m)\nassert not {{'torch', 'faiss', 'pymupdf'}} & set(sys.modules)"
+    code = f"""import importlib, sys
+for module in {MODULES!r}:
+    importlib.import_module("localeval." + module)
+assert not {{"torch", "faiss", "pymupdf"}} & set(sys.modules)"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -107,5 +129,7 @@ def test_every_module_is_in_the_reading_order():
 
 
 def test_requirements_are_pinned():
-    lines = [line for line in (PROJECT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line for line in (PROJECT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")
+    ]
     assert lines and all(re.fullmatch(r"[\w.-]+==[\w.!]+", line) for line in lines)

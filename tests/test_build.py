@@ -57,7 +57,9 @@ def test_where_results_go_is_not_part_of_the_key(project):
 
 
 def test_keys_know_the_modules_a_notebook_imports():
-    names = lambda notebook: {path.stem for path in build.imported_modules(build.read_source(tables.find_root(), notebook))}  # noqa: E731
+    names = lambda notebook: {
+        path.stem for path in build.imported_modules(build.read_source(tables.find_root(), notebook))
+    }
     assert {"grading", "metrics", "sweep", "retrieval", "records"} <= names("30_sweep")
     assert {"retrieval", "sweep", "embedding", "build", "cli"}.isdisjoint(names("50_statistics"))
     assert "pdf" in names("10_ingest"), "modules imported inside functions count too"
@@ -72,7 +74,11 @@ def test_keys_know_the_modules_a_notebook_imports():
         ("30_sweep.yml", "retrievers: bm25", "'retrievers' must be list, found str 'bm25'"),
         ("30_sweep.yml", "a: [1", r"params/toy/30_sweep.yml: not YAML \(line 2\)"),
         ("30_sweep.yml", "- repeats", "expected 'name: value' lines, found list"),
-        ("35_sweep.yml", "", r"params/toy/35_sweep.yml: no notebook notebooks/35_sweep.ipynb \(did you mean '30_sweep'\?\)"),
+        (
+            "35_sweep.yml",
+            "",
+            r"params/toy/35_sweep.yml: no notebook notebooks/35_sweep.ipynb \(did you mean '30_sweep'\?\)",
+        ),
     ],
 )
 def test_bad_parameter_files_are_named_before_anything_runs(project, file, text, message):
@@ -170,7 +176,11 @@ def test_publishing_and_what_the_check_then_finds(executed, tmp_path):
     assert build.check(root, "toy") == [] and build.stale(root, "toy") == []
     page = root / "book/toy/30_sweep.ipynb"
     assert str(root) not in page.read_text() and "run_dir" not in json.dumps(
-        [cell["source"] for cell in json.loads(page.read_text())["cells"] if "injected-parameters" in cell["metadata"].get("tags", [])]
+        [
+            cell["source"]
+            for cell in json.loads(page.read_text())["cells"]
+            if "injected-parameters" in cell["metadata"].get("tags", [])
+        ]
     )
     edit(root / "params/toy/60_groundedness.yml", show=3)
     assert build.stale(root, "toy") == ["book/toy/60_groundedness.ipynb: older than its code, parameters or data"]
@@ -211,5 +221,11 @@ def test_results_are_the_same_twice(executed, tmp_path):
     build.run(root, "toy", "40_rerank", say=lambda text: None)
     build.run(root, "toy", "50_statistics", say=lambda text: None)
     one, two = executed[0] / "runs/toy/base", root / "runs/toy/base"
-    for name in ("30_sweep/hits.jsonl", "30_sweep/gains.jsonl", "30_sweep/metrics.csv", "40_rerank/gains.jsonl", "50_statistics/comparisons.csv"):
+    for name in (
+        "30_sweep/hits.jsonl",
+        "30_sweep/gains.jsonl",
+        "30_sweep/metrics.csv",
+        "40_rerank/gains.jsonl",
+        "50_statistics/comparisons.csv",
+    ):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name

@@ -6,13 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval.chunking import CHUNKERS, _pack, chunk_corpus, fixed, indexed_text, section, sections, sentence, sentences
+from localeval.chunking import (
+    CHUNKERS,
+    _pack,
+    chunk_corpus,
+    fixed,
+    indexed_text,
+    section,
+    sections,
+    sentence,
+    sentences,
+)
 from localeval.corpus import Corpus, Heading, Layout, make_document
 from localeval.records import BadInput
 
 
 def doc(text, headings=(), boilerplate=()):
-    return make_document("t.md", text, text.encode()), Layout("t.md", "Title", headings=headings, boilerplate=boilerplate)
+    return make_document("t.md", text, text.encode()), Layout(
+        "t.md", "Title", headings=headings, boilerplate=boilerplate
+    )
 
 
 def ranges(units):
@@ -49,7 +61,8 @@ def test_sentence_chunks_are_verbatim():
 def test_section_chunks_carry_their_heading_path_and_never_cross_a_heading():
     text = "Intro.\n\n# One\n\nAlpha.\n\n## Deep\n\nBeta.\n\n# Two\n\nGamma."
     headings = tuple(
-        Heading(text.index(line), text.index(line) + len(line), line.count("#")) for line in ("# One", "## Deep", "# Two")
+        Heading(text.index(line), text.index(line) + len(line), line.count("#"))
+        for line in ("# One", "## Deep", "# Two")
     )
     units = section(*doc(text, headings))
     assert [unit.context for unit in units] == ["Title", "Title > One", "Title > One > Deep", "Title > Two"]
@@ -66,7 +79,10 @@ def test_section_overlap_is_exact_and_the_limit_holds():
 
 def test_a_table_is_cut_between_rows():
     rows = "\n".join(f"row {n} 7,340" for n in range(30))
-    assert all(rows[a:b].startswith("row") and rows[a:b].endswith("7,340") for a, b in ranges(sentence(*doc(rows), max_chars=100)))
+    assert all(
+        rows[a:b].startswith("row") and rows[a:b].endswith("7,340")
+        for a, b in ranges(sentence(*doc(rows), max_chars=100))
+    )
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "\n\n\n"])
@@ -86,7 +102,9 @@ def test_every_chunk_is_its_slice_and_nothing_is_lost(name, text, max_chars, ove
     units = CHUNKERS[name](document, layout, max_chars=max_chars, overlap=overlap)
     covered = {at for a, b in ranges(units) for at in range(a, b)}
     assert all(at in covered for at, letter in enumerate(text) if not letter.isspace())
-    assert all(document[unit.span] == text[unit.span.start : unit.span.end] and document[unit.span].strip() for unit in units)
+    assert all(
+        document[unit.span] == text[unit.span.start : unit.span.end] and document[unit.span].strip() for unit in units
+    )
     assert all(len(unit.span) <= max_chars for unit in units)
     assert ranges(units) == sorted(set(ranges(units)))
     assert not any(x.span != y.span and x.span.contains(y.span) for x in units for y in units)
@@ -109,7 +127,9 @@ def test_indexed_text_leaves_out_page_furniture_only():
 def test_chunkers_by_name():
     document, layout = doc("One sentence. " * 80)
     corpus = Corpus((document,), {"t.md": layout}, {})
-    made = chunk_corpus(corpus, {"fixed": {"max_chars": 100, "overlap": 10}, "section-300": {"max_chars": 300, "overlap": 0}})
+    made = chunk_corpus(
+        corpus, {"fixed": {"max_chars": 100, "overlap": 10}, "section-300": {"max_chars": 300, "overlap": 0}}
+    )
     assert set(made) == {"fixed", "section-300"} and max(len(u.span) for u in made["section-300"]) <= 300
     with pytest.raises(BadInput, match="unknown chunker 'paragraph'; known: fixed"):
         chunk_corpus(corpus, {"paragraph": {}})

@@ -61,15 +61,26 @@ def test_no_signal_beats_the_oracle(rows):
 
 
 def test_an_unanswerable_question_is_never_correct():
-    scores = pd.DataFrame({"system": "s", "rule": "r", "metric": "p@1", "query_id": ["a", "b"], "value": [1.0, 0.0], "status": "scored"})
+    scores = pd.DataFrame(
+        {"system": "s", "rule": "r", "metric": "p@1", "query_id": ["a", "b"], "value": [1.0, 0.0], "status": "scored"}
+    )
     got = decisions.outcomes(scores, ["a", "b", "c"], metric="p@1", rule="r").set_index("query_id")
     assert got["answerable"].tolist() == [True, True, False]
     assert got["correct"].tolist() == [True, False, False]
 
 
 def test_the_table_counts_what_stands_behind_it():
-    outcome = pd.DataFrame({"system": "s", "query_id": list("abcd"), "answerable": [True, True, True, False], "correct": [True, True, False, False]})
-    signals = pd.DataFrame({"system": "s", "query_id": list("abcd"), "signal": "top_score", "value": [4.0, 3.0, 2.0, 1.0]})
+    outcome = pd.DataFrame(
+        {
+            "system": "s",
+            "query_id": list("abcd"),
+            "answerable": [True, True, True, False],
+            "correct": [True, True, False, False],
+        }
+    )
+    signals = pd.DataFrame(
+        {"system": "s", "query_id": list("abcd"), "signal": "top_score", "value": [4.0, 3.0, 2.0, 1.0]}
+    )
     row = decisions.abstention(signals, outcome, seed=1, n_resamples=200).iloc[0]
     assert (row["n"], row["unanswerable"], row["correct"]) == (4, 1, 2)
     assert row["aurc"] == row["aurc_oracle"] == pytest.approx((0 + 0 + 1 / 3 + 2 / 4) / 4)

@@ -71,7 +71,9 @@ def test_what_the_model_does_not_read_is_counted(minilm):
     long = "word " * 400
     assert minilm.token_counts(["word", long]).tolist() == [3, 402]
     assert embedding.truncated_share(minilm, ["word", long]) == 0.5
-    assert np.allclose(minilm.encode([long])[0], minilm.encode([long + "and an answer at the end"])[0]), "the tail is never seen"
+    assert np.allclose(minilm.encode([long])[0], minilm.encode([long + "and an answer at the end"])[0]), (
+        "the tail is never seen"
+    )
 
 
 @pytest.mark.slow
@@ -107,7 +109,15 @@ def test_a_cross_encoder_loads_from_a_folder_and_ranks_by_logits(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "kiln", "fire", "pot"]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    shape = BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=1, max_position_embeddings=64)
+    shape = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_labels=1,
+        max_position_embeddings=64,
+    )
     BertForSequenceClassification(shape).save_pretrained(tmp_path)
     card = embedding.ModelCard("tiny", "cross_encoder", "a tiny model of random weights", 64, "MIT", "3 k")
     texts = {Span("a", 0, 1): "tea pot", Span("b", 0, 1): "kiln fire", Span("c", 0, 1): "tea pot"}

@@ -73,7 +73,10 @@ def test_other_granularities(tmp_path, corpus):
 
 
 BAD = {
-    "missing document": (row(evidence={"doc_id": "kilm.pdf"}), r"no document 'kilm.pdf' in the corpus \(did you mean 'kiln.pdf'\?\)"),
+    "missing document": (
+        row(evidence={"doc_id": "kilm.pdf"}),
+        r"no document 'kilm.pdf' in the corpus \(did you mean 'kiln.pdf'\?\)",
+    ),
     "made-up quote": (row(evidence={"quote": "at 950 °C"}), "quote not found in kiln.pdf: 'at 950 °C'"),
     "wrong page": (row(evidence={"page_index": 1}), "quote stands on page_index 0 of kiln.pdf, not on 1"),
     "no quote": (row(evidence={"quote": " "}), "needs a 'quote'"),
@@ -89,7 +92,10 @@ BAD = {
     "a key twice": ('{"query_id": "q1", "query_id": "q2", "text": "?"}', "key 'query_id' occurs twice"),
     "not an object": ("[1]", r"expected an object \{...\}, found list"),
     "page of no document": (row(evidence={"kind": "page", "page_index": 7}), r"has no page_index 7 \(0 to 1\)"),
-    "unknown section": (row(evidence={"kind": "section", "quote": "Ovens"}), "0 sections of kiln.pdf are headed 'Ovens'"),
+    "unknown section": (
+        row(evidence={"kind": "section", "quote": "Ovens"}),
+        "0 sections of kiln.pdf are headed 'Ovens'",
+    ),
 }
 
 
@@ -133,7 +139,10 @@ def test_what_is_dumped_loads_again_and_resolved_queries_round_trip(tmp_path, co
 
 
 def test_word_overlap_is_reported_for_each_question(tmp_path, corpus):
-    frame = gold.overlap(gold.load(write(tmp_path, row(text="What temp do kilns need?"), {"query_id": "q2", "text": "Why?"}), corpus), corpus)
+    frame = gold.overlap(
+        gold.load(write(tmp_path, row(text="What temp do kilns need?"), {"query_id": "q2", "text": "Why?"}), corpus),
+        corpus,
+    )
     assert frame["in_evidence"].tolist()[0] == pytest.approx(1 / 4)  # of what, temp, kilns, need
     assert frame["in_headings"].tolist()[0] == pytest.approx(1 / 4)
     assert frame["in_evidence"].isna().tolist() == [False, True]

@@ -64,7 +64,14 @@ def test_span_evidence(evidence, rule, gains, ideal):
     ],
 )
 def test_a_rule_finer_than_the_evidence_does_not_apply(kind, applicable):
-    rules = ["chunk/contains", "chunk/overlaps", "chunk/same_document", "page/overlaps", "document/contains", "symbol/contains"]
+    rules = [
+        "chunk/contains",
+        "chunk/overlaps",
+        "chunk/same_document",
+        "page/overlaps",
+        "document/contains",
+        "symbol/contains",
+    ]
     evidence = {"page": ask(0, 50, "page"), "document": ask(0, 100, "document"), "symbol": ask(20, 40, "symbol")}[kind]
     got = {rule for rule in rules if judged(MANUAL, [evidence], rule).status != "not_applicable"}
     assert got == applicable
@@ -99,7 +106,9 @@ def test_a_coarse_unit_gains_the_highest_grade_it_covers():
 def test_overlapping_chunks_reward_evidence_once():
     windows = [Span("manual.pdf", 0, 40), Span("manual.pdf", 20, 60)]
     units = Units(Unit(span, "chunk") for span in windows)
-    graded = grade([Hit(s, 1.0) for s in windows], Query("q", "?", (ask(22, 30),)), ScoringRule("chunk", "contains"), units)
+    graded = grade(
+        [Hit(s, 1.0) for s in windows], Query("q", "?", (ask(22, 30),)), ScoringRule("chunk", "contains"), units
+    )
     assert graded.gains == ((1, 1.0), (2, 1.0)), "unit metrics keep trec_eval's meaning"
     assert graded.covers == ((1, (0,)),), "evidence metrics reward each piece of evidence once"
 
@@ -169,7 +178,9 @@ def test_touching_equals_a_plain_search(units, span):
 def test_no_ranking_beats_the_ideal(units, evidence):
     query = Query("q", "?", tuple(Evidence(span, grade=1 + i % 2) for i, span in enumerate(evidence)))
     for rule in ("chunk/contains", "chunk/overlaps", "chunk/same_document"):
-        graded = grade([Hit(u, 1.0) for u in units], query, ScoringRule.parse(rule), Units(Unit(u, "chunk") for u in units))
+        graded = grade(
+            [Hit(u, 1.0) for u in units], query, ScoringRule.parse(rule), Units(Unit(u, "chunk") for u in units)
+        )
         assert sorted((gain for _, gain in graded.gains), reverse=True) == list(graded.ideal)
         found = [index for _, indexes in graded.covers for index in indexes]
         assert len(found) == len(set(found)) <= len(evidence)

@@ -114,7 +114,15 @@ def test_recall_never_falls_with_the_cut(found, missed):
     assert values == sorted(values)
 
 
-NAMES = {"ndcg@10": "ndcg_cut_10", "ndcg": "ndcg", "rr": "recip_rank", "p@5": "P_5", "recall@10": "recall_10", "ap": "map", "success@10": "success_10"}
+NAMES = {
+    "ndcg@10": "ndcg_cut_10",
+    "ndcg": "ndcg",
+    "rr": "recip_rank",
+    "p@5": "P_5",
+    "recall@10": "recall_10",
+    "ap": "map",
+    "success@10": "success_10",
+}
 
 
 @settings(max_examples=60, deadline=None)
@@ -125,7 +133,9 @@ def test_agrees_with_trec_eval(found, missed):
         return
     qrels = {f"d{i}": gain for i, gain in enumerate(found)} | {f"m{i}": gain for i, gain in enumerate(missed)}
     run = {f"d{i}": float(len(found) - i) for i in range(len(found))}
-    evaluator = pytrec_eval.RelevanceEvaluator({"q": qrels}, {"ndcg_cut", "ndcg", "recip_rank", "P", "recall", "map", "success"})
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        {"q": qrels}, {"ndcg_cut", "ndcg", "recip_rank", "P", "recall", "map", "success"}
+    )
     theirs = evaluator.evaluate({"q": run})["q"]
     graded = ranking(*found, ideal=sorted([g for g in found if g] + missed, reverse=True))
     for ours, name in NAMES.items():

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localeval import layout as layouts
 from localeval import pdf
 from localeval.corpus import Corpus, Signals, read_jsonl, write_jsonl
 from localeval.records import BadInput, Span
@@ -96,8 +97,8 @@ def test_lines_blocks_and_pages_are_joined_by_newlines(tmp_path):
 
 @given(st.lists(st.lists(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4), max_size=4), max_size=4))
 def test_each_line_is_found_at_its_offsets(pages):
-    raw = [[[pdf.Raw(text, (0, 0, 1, 1), 10, False) for text in block] for block in page] for page in pages]
-    text, lines, spans = pdf.lay_out(raw)
+    raw = [[[layouts.Raw(text, (0, 0, 1, 1), 10, False) for text in block] for block in page] for page in pages]
+    text, lines, spans = layouts.lay_out(raw)
     assert [text[line.start : line.end] for line in lines] == [t for page in pages for block in page for t in block]
     assert all(before.end < after.start for before, after in pairwise(lines))
     assert len(spans) == len(pages) and all(before[1] + 2 == after[0] for before, after in pairwise(spans))
@@ -179,13 +180,13 @@ def test_two_columns_stored_line_by_line(tmp_path, inside):
 
 
 def raws(*rows):
-    return [[pdf.Raw(text, (x, y, x + width, y + 10), 10, False)] for x, y, width, text in rows]
+    return [[layouts.Raw(text, (x, y, x + width, y + 10), 10, False)] for x, y, width, text in rows]
 
 
 def test_a_line_across_cuts_the_page_in_bands():
     band = [(x, 12 * i, 240, f"{s}{i} {COLUMN}") for i in range(12) for x, s in ((50, "L"), (310, "R"))]
     across = (50, 75, 500, "A wide line " + COLUMN)
-    order = [block[0].text.split()[0] for block in pdf.in_reading_order(raws(*band[:12], across, *band[14:]), 600)]
+    order = [block[0].text.split()[0] for block in layouts.in_reading_order(raws(*band[:12], across, *band[14:]), 600)]
     assert order == [*(f"L{i}" for i in range(6)), *(f"R{i}" for i in range(6)), "A"] + [
         f"{s}{i}" for s in "LR" for i in range(7, 12)
     ]
@@ -193,7 +194,7 @@ def test_a_line_across_cuts_the_page_in_bands():
 
 def test_right_to_left_columns_start_on_the_right():
     rows = [(x, 12 * i, 240, f"{s} {'نص عربي ' * 5}") for i in range(12) for x, s in ((50, "L"), (310, "R"))]
-    assert [block[0].text[0] for block in pdf.in_reading_order(raws(*rows), 600)] == ["R"] * 12 + ["L"] * 12
+    assert [block[0].text[0] for block in layouts.in_reading_order(raws(*rows), 600)] == ["R"] * 12 + ["L"] * 12
 
 
 def test_rows_of_a_table_stay_rows(tmp_path, inside):
@@ -473,6 +474,7 @@ def test_without_the_library_the_message_says_how_to_get_it(tmp_path, monkeypatc
 def test_the_reading_process_never_imports_the_library(tmp_path):
     path = make(tmp_path / "a.pdf", [(72, 100, PROSE)])
     code = f"""import sys, pathlib
+from localeval import layout as layouts
 from localeval import pdf
 assert pdf.read(pathlib.Path({str(path)!r}), 'a.pdf')[0].text == {PROSE!r}
 assert not {{'pymupdf', 'torch'}} & set(sys.modules)"""

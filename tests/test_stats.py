@@ -31,7 +31,10 @@ def values(ranks, name):
 
 @pytest.mark.parametrize(
     ("ranks", "ndcg", "mrr", "low", "high"),
-    [(HIERARCHICAL, 0.6133357210, 0.5586891, 0.508024, 0.715814), (SENTENCE, 0.5575131550, 0.5004995, 0.453010, 0.662491)],
+    [
+        (HIERARCHICAL, 0.6133357210, 0.5586891, 0.508024, 0.715814),
+        (SENTENCE, 0.5575131550, 0.5004995, 0.453010, 0.662491),
+    ],
 )
 def test_published_means_and_intervals(ranks, ndcg, mrr, low, high):
     got = stats.interval(list(values(ranks, "ndcg@10").values()))
@@ -114,9 +117,18 @@ def test_minimum_detectable_effect():
     assert math.isnan(stats.mde([0.3]))
 
 
+def test_a_constant_difference_is_not_certainty():
+    one = {"a": 0.4, "b": 0.5, "c": 0.6}
+    got = stats.compare(one, {q: v + 0.1 for q, v in one.items()}, metric="m", rule="r", names=("a", "b"))
+    assert got.p_value == 0.25 and got.delta == pytest.approx(0.1)
+    assert math.isnan(got.low) and math.isnan(got.mde) and stats.verdict(got) == "unresolvable"
+    same = stats.compare(one, one, metric="m", rule="r", names=("a", "a"))
+    assert (same.delta, same.p_value) == (0.0, 1.0)
+
+
 def test_too_few_queries_are_unresolvable():
     few = {f"q{i}": 0.0 for i in range(4)}
-    got = stats.compare(few, {q: 1.0 for q in few}, metric="m", rule="r", names=("a", "b"))
+    got = stats.compare(few, dict.fromkeys(few, 1.0), metric="m", rule="r", names=("a", "b"))
     assert stats.verdict(got) == "unresolvable"
     assert stats.verdict(stats.compare(few, few, metric="m", rule="r", names=("a", "a"))) == "unresolvable"
 

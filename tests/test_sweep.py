@@ -30,7 +30,12 @@ def ask(query_id, text, quote=""):
     return Query(query_id, text, evidence)
 
 
-QUERIES = [ask("q1", "boiling tea", "Tea wants boiling water."), ask("q2", "slow kiln", "slow fire"), ask("q3", "zzz"), ask("q4", "xyzzy", "time")]
+QUERIES = [
+    ask("q1", "boiling tea", "Tea wants boiling water."),
+    ask("q2", "slow kiln", "slow fire"),
+    ask("q3", "zzz"),
+    ask("q4", "xyzzy", "time"),
+]
 
 
 def test_every_state_is_counted_and_only_measured_systems_have_scores(engines, monkeypatch):
@@ -42,7 +47,9 @@ def test_every_state_is_counted_and_only_measured_systems_have_scores(engines, m
     graded = sweep.grade_all(outcome.hits, systems, QUERIES, ["chunk/contains"], engines)
     scores = metrics.scores_of(graded, ["rr"])
     assert set(scores["system"]) == {"sentence/bm25"}
-    assert dict(zip(scores["query_id"], scores["value"], strict=True)) == {"q1": 1.0, "q2": 1.0, "q4": 0.0}, "no answer is a miss, unanswerable has no row"
+    assert dict(zip(scores["query_id"], scores["value"], strict=True)) == {"q1": 1.0, "q2": 1.0, "q4": 0.0}, (
+        "no answer is a miss, unanswerable has no row"
+    )
     (row,) = stats.summary(scores).to_dict("records")
     assert (row["n"], row["mean"]) == (3, pytest.approx(2 / 3))
     assert outcome.timings["repeat"].nunique() == 2 and set(outcome.timings["phase"]) == {"lexical", "total"}
@@ -55,10 +62,14 @@ def test_a_system_that_breaks_is_failed_and_the_others_go_on(engines, monkeypatc
 
     working = engines.retriever
     monkeypatch.setattr(engines, "retriever", lambda system: Broken() if system.variant else working(system))
-    outcome = sweep.run([System("sentence", "bm25", variant="broken"), System("sentence", "bm25")], QUERIES, engines, repeats=1)
+    outcome = sweep.run(
+        [System("sentence", "bm25", variant="broken"), System("sentence", "bm25")], QUERIES, engines, repeats=1
+    )
     assert outcome.runs["status"].tolist() == ["failed", "ok"]
     assert outcome.runs["reason"][0] == "q1: RuntimeError: index lost"
-    assert {name for name, _ in outcome.hits} == {"sentence/bm25"} and set(outcome.timings["system"]) == {"sentence/bm25"}
+    assert {name for name, _ in outcome.hits} == {"sentence/bm25"} and set(outcome.timings["system"]) == {
+        "sentence/bm25"
+    }
 
 
 def test_a_system_whose_repeats_differ_is_failed(engines, monkeypatch):
@@ -99,9 +110,23 @@ def test_signals_by_hand():
 
 
 def test_latency_is_a_distribution_by_stage():
-    timings = pd.DataFrame({"system": "s", "query_id": list("abcd") * 2, "phase": "total", "repeat": [0] * 4 + [1] * 4, "seconds": [0.01, 0.02, 0.03, 0.1] * 2})
+    timings = pd.DataFrame(
+        {
+            "system": "s",
+            "query_id": list("abcd") * 2,
+            "phase": "total",
+            "repeat": [0] * 4 + [1] * 4,
+            "seconds": [0.01, 0.02, 0.03, 0.1] * 2,
+        }
+    )
     (row,) = stats.latency_table(timings).to_dict("records")
-    assert (row["mean_ms"], row["p50_ms"], row["p95_ms"], row["max_ms"], row["n"]) == (pytest.approx(40), pytest.approx(20), pytest.approx(100), pytest.approx(100), 8)
+    assert (row["mean_ms"], row["p50_ms"], row["p95_ms"], row["max_ms"], row["n"]) == (
+        pytest.approx(40),
+        pytest.approx(20),
+        pytest.approx(100),
+        pytest.approx(100),
+        8,
+    )
     assert "40.0 to 40.0" in views.stages(stats.latency_table(timings))["repeats_ms"].tolist()
 
 
@@ -121,7 +146,14 @@ def test_a_fresh_process_is_timed_by_stage(engines, tmp_path):
 
     write_jsonl(engines.corpus, tmp_path / "documents.jsonl")
     write_units(engines.chunks, tmp_path / "units.jsonl")
-    cold = sweep.cold_starts([System("sentence", "bm25")], tmp_path / "documents.jsonl", tmp_path / "units.jsonl", engines, QUERIES, repeats=1)
+    cold = sweep.cold_starts(
+        [System("sentence", "bm25")],
+        tmp_path / "documents.jsonl",
+        tmp_path / "units.jsonl",
+        engines,
+        QUERIES,
+        repeats=1,
+    )
     assert cold["stage"].tolist() == ["import", "index", "first_query", "second_query"] and (cold["seconds"] > 0).all()
     assert views.cold_table(cold)["processes"].tolist() == [1]
     assert views.cold_table(cold.head(0)).empty

@@ -1,6 +1,6 @@
 """Evaluate retrieval over your own documents: honestly, offline, on your own machine.
 
-Read the modules in this order: records, provenance, corpus, pdf, quality, tokens, chunking, embedding, retrieval, rerank,
+Read the modules in this order: records, provenance, corpus, layout, pdf, quality, tokens, chunking, embedding, retrieval, rerank,
 gold, drafting, grading, metrics, stats, decisions, tables, sweep, figures, report, views, build, book, cli.
 """
 

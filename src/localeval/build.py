@@ -54,10 +54,14 @@ def notebooks(root: Path, study: str) -> list[str]:
     folder = root / "params" / study
     names = sorted(path.stem for path in folder.glob("*.yml")) if folder.is_dir() else []
     if not names:
-        raise BadInput(f"params/{study}: no such study{_near(study, studies(root))}; a study is a folder of .yml files there")
+        raise BadInput(
+            f"params/{study}: no such study{_near(study, studies(root))}; a study is a folder of .yml files there"
+        )
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
-            raise BadInput(f"params/{study}/{name}.yml: no notebook notebooks/{name}.ipynb{_near(name, _sources(root))}")
+            raise BadInput(
+                f"params/{study}/{name}.yml: no notebook notebooks/{name}.ipynb{_near(name, _sources(root))}"
+            )
     return names
 
 
@@ -97,7 +101,9 @@ def read_params(root: Path, study: str, notebook: str, declared: dict) -> dict:
         given = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise BadInput(f"{where}: not YAML{f' (line {mark.line + 1})' if mark else ''}: {getattr(error, 'problem', error)}") from None
+        raise BadInput(
+            f"{where}: not YAML{f' (line {mark.line + 1})' if mark else ''}: {getattr(error, 'problem', error)}"
+        ) from None
     given = {} if given is None else given
     if not isinstance(given, dict):
         raise BadInput(f"{where}: expected 'name: value' lines, found {type(given).__name__}")
@@ -128,7 +134,8 @@ def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> lis
         reads = tuple(sources[name].metadata.get("localeval", {}).get("reads", ()))
         absent = [read for read in reads if read not in steps]
         if absent:
-            raise BadInput(f"params/{study}/{name}.yml: the notebook reads {absent[0]}, which this study does not run; add params/{study}/{absent[0]}.yml")
+            missing = f"the notebook reads {absent[0]}, which this study does not run"
+            raise BadInput(f"params/{study}/{name}.yml: {missing}; add params/{study}/{absent[0]}.yml")
         key = _key(root, sources[name], declared[name] | given, [steps[read].key for read in reads])
         steps[name] = Step(study, name, given, reads, key)
     return list(steps.values())
@@ -289,7 +296,9 @@ def execute(root: Path, folder: str, step: Step) -> None:
 def _sign(path: Path, key: str) -> None:
     """Writes the key beside the artefacts, so that a page and its numbers can be shown to come from one run."""
     if not path.is_file():
-        raise RuntimeError(f"{path.parent.name}: the notebook ended without writing its artefacts (is its last cell run.finish()?)")
+        raise RuntimeError(
+            f"{path.parent.name}: the notebook ended without writing its artefacts (is its last cell run.finish()?)"
+        )
     record = json.loads(path.read_text(encoding="utf-8")) | {"key": key}
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -310,7 +319,12 @@ def tidy(notebook, step: Step):
     """Drops what changes from run to run or tells of this machine; keeps which inputs made the page, and when."""
     for key in ("papermill", "widgets"):
         notebook.metadata.pop(key, None)
-    facts = {"key": step.key, "study": step.study, "parameters": step.parameters, "executed": datetime.now(UTC).strftime("%Y-%m-%d")}
+    facts = {
+        "key": step.key,
+        "study": step.study,
+        "parameters": step.parameters,
+        "executed": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
     notebook.metadata["localeval"] = notebook.metadata.get("localeval", {}) | facts
     for number, cell in enumerate(notebook.cells):
         cell.id = f"c{number:03d}"
@@ -319,7 +333,9 @@ def tidy(notebook, step: Step):
         if cell.cell_type == "code":
             cell.outputs = [out for out in cell.outputs if not (out.output_type == "stream" and out.name == "stderr")]
             if "injected-parameters" in cell.metadata.get("tags", []):
-                lines = [f"{name} = {pformat(value, width=76, sort_dicts=False)}" for name, value in step.parameters.items()]
+                lines = [
+                    f"{name} = {pformat(value, width=76, sort_dicts=False)}" for name, value in step.parameters.items()
+                ]
                 cell.source = "\n".join(["# Parameters of this run", *lines])
     return notebook
 
@@ -367,7 +383,10 @@ def stage(root: Path, target: Path) -> Path:
         shown = _stage_study(root, target, study)
         _list_pages(toc, study, study, shown)
         for variant in _variants(root, study):
-            names = [_stage_page(path, target, f"{study}/{variant.name}", "local") for path in sorted(variant.glob("[!.]*.ipynb"))]
+            names = [
+                _stage_page(path, target, f"{study}/{variant.name}", "local")
+                for path in sorted(variant.glob("[!.]*.ipynb"))
+            ]
             _list_pages(toc, f"{study} with {variant.name}", f"{study}/{variant.name}", names)
     toc_text = yaml.safe_dump(toc, sort_keys=False, allow_unicode=True)
     (target / "book" / "_toc.yml").write_text(toc_text, encoding="utf-8")
@@ -391,7 +410,9 @@ def _stage_study(root: Path, target: Path, study: str) -> list[str]:
     index = target / "book" / study / "index.md"
     if index.is_file():
         title, _, rest = index.read_text(encoding="utf-8").partition("\n")
-        index.write_text(f"{title}\n\n{_banner(' and '.join(sorted(set(states))) or 'no', '')}\n{rest}", encoding="utf-8")
+        index.write_text(
+            f"{title}\n\n{_banner(' and '.join(sorted(set(states))) or 'no', '')}\n{rest}", encoding="utf-8"
+        )
     return shown
 
 
@@ -459,13 +480,16 @@ def rederive(results: Path) -> list[str]:
     scores = metrics.scores_of(tables.read_gains(results / "gains.jsonl"), published["metric"].unique())
     again = stats.summary(scores, is_binary=metrics.is_binary)
     keys, values = ["system", "rule", "metric"], ["mean", "low", "high", "n", "unreachable", "mean_reachable"]
-    both = published.merge(again, on=keys, how="outer", suffixes=("", "_again"), indicator=True)
-    problems = [f"{row.system} {row.rule} {row.metric}: only {'published' if row._merge == 'left_only' else 'in the gains'}"
-                for row in both[both["_merge"] != "both"].itertuples()]  # fmt: skip
+    both = published.merge(again, on=keys, how="outer", suffixes=("", "_again"), indicator="side")
+    problems = [f"{row.system} {row.rule} {row.metric}: only {'published' if row.side == 'left_only' else 'in the gains'}"
+                for row in both[both["side"] != "both"].itertuples()]  # fmt: skip
     for value in values:
         one, two = both[value].to_numpy(float), both[f"{value}_again"].to_numpy(float)
-        wrong = both[(both["_merge"] == "both") & ~np.isclose(one, two, rtol=0, atol=1e-9, equal_nan=True)]
-        problems += [f"{row.system} {row.rule} {row.metric}: {value} does not re-derive from gains.jsonl" for row in wrong.itertuples()]
+        wrong = both[(both["side"] == "both") & ~np.isclose(one, two, rtol=0, atol=1e-9, equal_nan=True)]
+        problems += [
+            f"{row.system} {row.rule} {row.metric}: {value} does not re-derive from gains.jsonl"
+            for row in wrong.itertuples()
+        ]
     return problems
 
 

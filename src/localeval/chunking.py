@@ -16,13 +16,48 @@ from localeval.records import BadInput, Document, Span, Unit
 Range = tuple[int, int]
 
 # A full stop after one of these, after a single capital, or after a bare number that starts a line does not end a sentence.
-ABBREVIATIONS = frozenset("approx art cf ch co dr e.g eq etc fig figs i.e inc jr mr mrs ms no nos op p pp prof ref sec sr st tab vol vs".split())
+ABBREVIATIONS = frozenset(
+    [
+        "approx",
+        "art",
+        "cf",
+        "ch",
+        "co",
+        "dr",
+        "e.g",
+        "eq",
+        "etc",
+        "fig",
+        "figs",
+        "i.e",
+        "inc",
+        "jr",
+        "mr",
+        "mrs",
+        "ms",
+        "no",
+        "nos",
+        "op",
+        "p",
+        "pp",
+        "prof",
+        "ref",
+        "sec",
+        "sr",
+        "st",
+        "tab",
+        "vol",
+        "vs",
+    ]
+)
 _STOP = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s)|\n[ \t]*\n")
 
 
 def _check(max_chars: int, overlap: int) -> None:
     if max_chars < 1 or not 0 <= overlap < max_chars:
-        raise BadInput(f"chunks of max_chars={max_chars} with overlap={overlap} cannot advance: need 0 <= overlap < max_chars")
+        raise BadInput(
+            f"chunks of max_chars={max_chars} with overlap={overlap} cannot advance: need 0 <= overlap < max_chars"
+        )
 
 
 def sentences(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
@@ -184,7 +219,9 @@ def chunk_corpus(corpus, chunkers: dict[str, dict]) -> dict[str, list[Unit]]:
         if unknown:
             raise BadInput(f"chunker {name!r}: unknown option {sorted(unknown)[0]!r}; known: max_chars, overlap")
         made[name] = [
-            unit for doc in corpus.documents for unit in CHUNKERS[kind](doc, corpus.layouts[doc.doc_id], **(options or {}))
+            unit
+            for doc in corpus.documents
+            for unit in CHUNKERS[kind](doc, corpus.layouts[doc.doc_id], **(options or {}))
         ]
     return made
 

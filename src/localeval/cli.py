@@ -39,41 +39,53 @@ def main(argv: list[str] | None = None) -> int:
         print(f"localeval: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nlocaleval: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
+        print(
+            "\nlocaleval: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr
+        )
         return 130
+
+
+DESCRIPTIONS = {
+    "run": "Executes the notebooks of params/STUDY whose cells, parameters, inputs, code or pins changed. Results go to "
+    "runs/STUDY/base, or with -p to a folder named after what changed.",
+    "book": "Builds the static site into _build/html: local runs where they exist, else the published pages. It works "
+    "from the file system.",
+    "check": "Fails when a published metric does not re-derive from its gains, a page holds an error, an unexecuted cell, "
+    "an absolute path or a typed number, or the built site a dead link.",
+    "list": "Shows every study, its notebooks, and whether the local and the published run are fresh.",
+    "doctor": "Looks at Python, packages, models and engines. Opens no connection.",
+}
+HELP = {
+    "run": "execute the notebooks of a study that are not fresh",
+    "book": "build the site",
+    "check": "check published numbers and pages",
+    "list": "studies and their notebooks, with their state",
+    "doctor": "is everything here that a run needs?",
+}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "localeval", description="Evaluate retrieval over your own documents: offline, on this machine.",
-        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+        "localeval",
+        description="Evaluate retrieval over your own documents: offline, on this machine.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"localeval {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    run = commands.add_parser(
-        "run", help="execute the notebooks of a study that are not fresh",
-        description="Executes the notebooks of params/STUDY whose cells, parameters, inputs, code or pins changed. Results go to "
-        "runs/STUDY/base, or with -p to a folder named after what changed.",
-    )  # fmt: skip
+    functions = {"run": _run, "book": _book, "check": _check, "list": _list, "doctor": _doctor}
+    parsers = {name: commands.add_parser(name, help=HELP[name], description=DESCRIPTIONS[name]) for name in functions}
+    for name, function in functions.items():
+        parsers[name].set_defaults(command=function)
+    run, publish = parsers["run"], "afterwards make this run the published one (book/STUDY, results/STUDY)"
     run.add_argument("study", help="a folder of params/, or 'all'")
     run.add_argument("notebook", nargs="?", default="", help="only this notebook and what it reads, e.g. 30_sweep")
-    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="reaches every notebook that declares NAME; VALUE is YAML")
-    run.add_argument("--publish", action="store_true", help="afterwards make this run the published one (book/STUDY, results/STUDY)")
-    run.set_defaults(command=_run)
-
-    book = commands.add_parser("book", help="build the site", description="Builds the static site into _build/html: local runs where they exist, else the published pages. Works from the file system.")  # fmt: skip
-    book.set_defaults(command=_book)
-
-    check = commands.add_parser("check", help="check published numbers and pages", description="Fails when a published metric does not re-derive from its gains, a page holds an error, an unexecuted cell, an absolute path or a typed number, or the built site a dead link.")  # fmt: skip
-    check.add_argument("--strict", action="store_true", help="also fail for pages older than their code, parameters or data")
-    check.set_defaults(command=_check)
-
-    listing = commands.add_parser("list", help="studies and their notebooks, with their state", description="Every study, its notebooks, and whether the local and the published run are fresh.")  # fmt: skip
-    listing.set_defaults(command=_list)
-
-    doctor = commands.add_parser("doctor", help="is everything here that a run needs?", description="Looks at Python, packages, models and engines. Opens no connection.")  # fmt: skip
-    doctor.set_defaults(command=_doctor)
+    reach = "reaches every notebook that declares NAME; VALUE is YAML"
+    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help=reach)
+    run.add_argument("--publish", action="store_true", help=publish)
+    parsers["check"].add_argument(
+        "--strict", action="store_true", help="also fail for pages older than code, parameters or data"
+    )
     return parser
 
 
@@ -81,7 +93,9 @@ def _run(arguments: argparse.Namespace) -> int:
     root = find_root()
     overrides = dict(_assignment(text) for text in arguments.parameter)
     if arguments.publish and (overrides or arguments.notebook):
-        raise BadInput("--publish: only a whole study with its own parameters can be published; drop the notebook and -p")
+        raise BadInput(
+            "--publish: only a whole study with its own parameters can be published; drop the notebook and -p"
+        )
     for study in build.studies(root) if arguments.study == "all" else [arguments.study]:
         build.run(root, study, arguments.notebook, overrides, say=_say)
         if arguments.publish:
@@ -146,8 +160,13 @@ def _list(arguments: argparse.Namespace) -> int:
     for study in build.studies(root):
         print(study)
         for step in build.plan(root, study):
-            local, published = build.page(root, f"runs/{study}/base", step.notebook), root / "book" / study / f"{step.notebook}.ipynb"
-            print(f"  {step.notebook:<18} local: {_state(local, step.key):<10} published: {_state(published, step.key)}")
+            local, published = (
+                build.page(root, f"runs/{study}/base", step.notebook),
+                root / "book" / study / f"{step.notebook}.ipynb",
+            )
+            print(
+                f"  {step.notebook:<18} local: {_state(local, step.key):<10} published: {_state(published, step.key)}"
+            )
     return 0
 
 
@@ -163,7 +182,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
     for card in embedding.CARDS.values():
         lines.append(_model(card, embedding.locate(card, root), embedding.verify))
     for engine, what in (("tesseract", "OCR of scanned pages"),):
-        lines.append(("ok" if shutil.which(engine) else "optional", f"{engine}: {'found' if shutil.which(engine) else f'not found; only needed for {what}'}"))
+        lines.append(
+            (
+                "ok" if shutil.which(engine) else "optional",
+                f"{engine}: {'found' if shutil.which(engine) else f'not found; only needed for {what}'}",
+            )
+        )
     for state, text in lines:
         print(f"{state:<9} {text}")
     about = machine()
@@ -173,7 +197,9 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _python() -> tuple[str, str]:
     version = sys.version.split()[0]
-    return ("ok" if sys.version_info >= (3, 11) else "missing"), f"Python {version} (3.11 is the version that is tested)"
+    return (
+        "ok" if sys.version_info >= (3, 11) else "missing"
+    ), f"Python {version} (3.11 is the version that is tested)"
 
 
 def _pins(requirements: Path) -> list[tuple[str, str]]:
@@ -189,7 +215,9 @@ def _pins(requirements: Path) -> list[tuple[str, str]]:
             lines.append(("missing", f"{name} {wanted}: not installed; pip install -r requirements.txt"))
             continue
         if found.partition("+")[0] != wanted:
-            lines.append(("differs", f"{name}: {found} installed, {wanted} pinned; published timings and digits may differ"))
+            lines.append(
+                ("differs", f"{name}: {found} installed, {wanted} pinned; published timings and digits may differ")
+            )
     return lines or [("ok", "all pinned packages installed")]
 
 

@@ -195,7 +195,9 @@ def load(folder: Path, language: str = "en", *, strict: bool = True, progress=la
             read = pdf.read if path.suffix.lower() == ".pdf" else read_plain
             document, layout = read(path, doc_id, language)
             if not document.text.strip():
-                raise BadInput(f"{path}: no text in it (a scan without a text layer, or an empty file); remove it or add OCR")
+                raise BadInput(
+                    f"{path}: no text in it (a scan without a text layer, or an empty file); remove it or add OCR"
+                )
         except BadInput as error:
             if strict:
                 raise
@@ -245,8 +247,20 @@ def inventory(corpus: Corpus):
     for doc in corpus.documents:
         layout = corpus.layouts[doc.doc_id]
         furniture = sum(end - start for start, end in layout.boilerplate)
-        rows.append((doc.doc_id, layout.title, len(doc.text), len(layout.pages), len(layout.headings), furniture, "; ".join(layout.notes)))
-    return pd.DataFrame(rows, columns=["doc_id", "title", "characters", "pages", "headings", "furniture_characters", "notes"])
+        rows.append(
+            (
+                doc.doc_id,
+                layout.title,
+                len(doc.text),
+                len(layout.pages),
+                len(layout.headings),
+                furniture,
+                "; ".join(layout.notes),
+            )
+        )
+    return pd.DataFrame(
+        rows, columns=["doc_id", "title", "characters", "pages", "headings", "furniture_characters", "notes"]
+    )
 
 
 def fingerprint(documents: Iterable[Document]) -> str:

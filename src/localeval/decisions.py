@@ -30,10 +30,19 @@ def risk_coverage(signal: np.ndarray, correct: np.ndarray) -> pd.DataFrame:
     signal = np.where(np.isnan(signal), -np.inf, signal)
     order = np.argsort(-signal, kind="stable")
     ordered, wrong = signal[order], np.cumsum(~np.asarray(correct, dtype=bool)[order])
-    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1) if len(ordered) else np.array([], dtype=int)
+    last = (
+        np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
+        if len(ordered)
+        else np.array([], dtype=int)
+    )
     answered = last + 1
     return pd.DataFrame(
-        {"threshold": ordered[last], "answered": answered, "coverage": answered / max(len(ordered), 1), "risk": wrong[last] / np.maximum(answered, 1)}
+        {
+            "threshold": ordered[last],
+            "answered": answered,
+            "coverage": answered / max(len(ordered), 1),
+            "risk": wrong[last] / np.maximum(answered, 1),
+        }
     )
 
 
@@ -92,7 +101,9 @@ def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_res
     Columns: system, signal, n, unanswerable, correct, aurc with its interval, aurc_random (the overall risk), aurc_oracle (all
     right answers first), auroc of answerable against unanswerable with its interval.
     """
-    both = signals.merge(outcome, on=["system", "query_id"], validate="many_to_one").sort_values(["system", "signal", "query_id"])
+    both = signals.merge(outcome, on=["system", "query_id"], validate="many_to_one").sort_values(
+        ["system", "signal", "query_id"]
+    )
     rows = []
     for (system, signal), part in both.groupby(["system", "signal"], sort=False):
         value, correct, answerable = (part[name].to_numpy() for name in ("value", "correct", "answerable"))

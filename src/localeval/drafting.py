@@ -35,7 +35,10 @@ def templated(corpus: Corpus, *, per_document: int, unanswerable: int = 0, seed:
         for kind, drafts in (("section", about_sections), ("factual", facts)):
             chosen = sorted(draw.sample(range(len(drafts)), min(per_document, len(drafts))))
             queries += [_query(f"t{number:02d}-{kind}-{i:03d}", kind, *drafts[at]) for i, at in enumerate(chosen)]
-    queries += [_query(f"t-none-{i:03d}", "unanswerable", text, ()) for i, text in enumerate(_made_up(corpus, unanswerable, draw))]
+    queries += [
+        _query(f"t-none-{i:03d}", "unanswerable", text, ())
+        for i, text in enumerate(_made_up(corpus, unanswerable, draw))
+    ]
     return queries
 
 
@@ -46,7 +49,9 @@ def _query(query_id: str, category: str, text: str, evidence: tuple[Evidence, ..
 def _usable(document: Document, start: int, end: int) -> Iterator[Span]:
     for low, high in sentences(document.text, start, end):
         text = document.text[low:high]
-        prose = SENTENCE[0] <= len(text) <= SENTENCE[1] and text.endswith(".") and text[0].isupper() and "\n\n" not in text
+        prose = (
+            SENTENCE[0] <= len(text) <= SENTENCE[1] and text.endswith(".") and text[0].isupper() and "\n\n" not in text
+        )
         if prose and len(find_quote(document.text, text)) == 1:
             yield Span(document.doc_id, low, high)
 
@@ -61,15 +66,22 @@ def _section_questions(document: Document, corpus: Corpus) -> Iterator[tuple[str
             yield SECTION.format(heading), (whole, Evidence(sentence, 2, **anchor(corpus, sentence)))
 
 
-def _factual_questions(document: Document, corpus: Corpus, frequency: Counter) -> Iterator[tuple[str, tuple[Evidence, ...]]]:
+def _factual_questions(
+    document: Document, corpus: Corpus, frequency: Counter
+) -> Iterator[tuple[str, tuple[Evidence, ...]]]:
     for sentence in _usable(document, 0, len(document.text)):
-        terms = sorted({word for word in words(document[sentence]) if len(word) > 4 and word.isalpha()}, key=lambda w: (frequency[w], w))
+        terms = sorted(
+            {word for word in words(document[sentence]) if len(word) > 4 and word.isalpha()},
+            key=lambda w: (frequency[w], w),
+        )
         if len(terms) >= 2:
             yield FACTUAL.format(*terms[:2]), (Evidence(sentence, 2, **anchor(corpus, sentence)),)
 
 
 def _made_up(corpus: Corpus, wanted: int, draw: random.Random) -> list[str]:
-    headings = sorted({path[-1] for doc in corpus.documents for _, _, path in sections(doc, corpus.layouts[doc.doc_id]) if path})
+    headings = sorted(
+        {path[-1] for doc in corpus.documents for _, _, path in sections(doc, corpus.layouts[doc.doc_id]) if path}
+    )
     made: dict[str, None] = {}
     for _ in range(50 * wanted):
         if len(made) == wanted or len(headings) < 2:

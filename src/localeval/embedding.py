@@ -104,14 +104,18 @@ def verify(card: ModelCard, folder: Path) -> str:
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if card.sha256 and found != card.sha256:
-        raise BadInput(f"{path}: not the pinned weights of {card.title} (sha256 {found[:12]}..., expected {card.sha256[:12]}...)")
+        raise BadInput(
+            f"{path}: not the pinned weights of {card.title} (sha256 {found[:12]}..., expected {card.sha256[:12]}...)"
+        )
     return found
 
 
 def offline() -> None:
     """Keeps the model libraries from looking anything up, whatever the environment says, and from drawing progress bars."""
     warnings.filterwarnings("ignore", message="IProgress not found")
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", HF_HUB_DISABLE_TELEMETRY="1")
+    os.environ.update(
+        HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", HF_HUB_DISABLE_TELEMETRY="1"
+    )
 
 
 class SentenceEmbedder:
@@ -150,7 +154,9 @@ class SentenceEmbedder:
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         bad = np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-3))
         if len(bad):
-            raise ValueError(f"{self.card.name}: text {int(bad[0])} of {len(texts)} has no unit vector: {texts[int(bad[0])][:40]!r}")
+            raise ValueError(
+                f"{self.card.name}: text {int(bad[0])} of {len(texts)} has no unit vector: {texts[int(bad[0])][:40]!r}"
+            )
         return vectors
 
     def encode_tokens(self, texts: Sequence[str], role: str = "passage") -> list[np.ndarray]:

@@ -36,7 +36,8 @@ _SAME = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-
 def fold(text: str) -> tuple[str, list[int]]:
     """Text for matching, and the raw offset of each of its characters.
 
-    NFKD (so that composed and decomposed accents meet), straight quotes and hyphens, no soft hyphens, white space as one space. A character may become several.
+    NFKD (so that composed and decomposed accents meet), straight quotes and hyphens, no soft hyphens, white space as one
+    space. A character may become several.
     """
     folded, offsets = [], []
     for at, raw in enumerate(text):
@@ -67,7 +68,7 @@ def find_quote(text: str, quote: str) -> list[tuple[int, int]]:
 def anchor(corpus: Corpus, span: Span) -> dict:
     """The anchor of a span: its words, a little text on both sides, its page index. What a gold file stores."""
     text = corpus[span.doc_id].text
-    tidy = lambda part: re.sub(r"\s+", " ", part)  # noqa: E731
+    tidy = lambda part: re.sub(r"\s+", " ", part)
     return {
         "quote": tidy(text[span.start : span.end]),
         "before": tidy(text[max(0, span.start - CONTEXT) : span.start]),
@@ -84,7 +85,9 @@ def load(path: Path, corpus: Corpus) -> list[Query]:
         where = f"{path}:{number}"
         query_id = str(row.get("query_id", ""))
         if query_id in seen:
-            raise BadInput(f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own")
+            raise BadInput(
+                f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own"
+            )
         seen[query_id] = number
         queries.append(_query(row, where, corpus))
     if not queries:
@@ -105,7 +108,9 @@ def _rows(path: Path) -> Iterable[tuple[int, dict]]:
         try:
             row = json.loads(line, object_pairs_hook=_no_twice)
         except json.JSONDecodeError as error:
-            raise BadInput(f"{path}:{number}: not JSON ({error.msg} at column {error.colno}); one object a line") from None
+            raise BadInput(
+                f"{path}:{number}: not JSON ({error.msg} at column {error.colno}); one object a line"
+            ) from None
         except KeyError as error:
             raise BadInput(f"{path}:{number}: key {error.args[0]!r} occurs twice in one object; keep one") from None
         if not isinstance(row, dict):
@@ -126,7 +131,10 @@ def _known(row: dict, keys: Sequence[str], where: str) -> None:
     for key in row:
         if key not in keys:
             near = difflib.get_close_matches(key, keys, 1)
-            raise BadInput(f"{where}: unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else f"; known: {', '.join(keys)}"))
+            raise BadInput(
+                f"{where}: unknown key {key!r}"
+                + (f" (did you mean {near[0]!r}?)" if near else f"; known: {', '.join(keys)}")
+            )
 
 
 def _query(row: dict, where: str, corpus: Corpus) -> Query:
@@ -152,7 +160,9 @@ def _evidence(item: dict, where: str, corpus: Corpus) -> Evidence:
     documents = [doc.doc_id for doc in corpus.documents]
     if doc_id not in documents:
         near = difflib.get_close_matches(str(doc_id), documents, 1)
-        raise BadInput(f"{where}: no document {doc_id!r} in the corpus" + (f" (did you mean {near[0]!r}?)" if near else ""))
+        raise BadInput(
+            f"{where}: no document {doc_id!r} in the corpus" + (f" (did you mean {near[0]!r}?)" if near else "")
+        )
     if kind not in EVIDENCE_KINDS:
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
     grade = item.get("grade", 1)
@@ -172,7 +182,9 @@ def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Sp
     if kind == "page":
         page = next((page for page in layout.pages if page.index == item.get("page_index")), None)
         if page is None:
-            raise BadInput(f"{where}: {doc_id} has no page_index {item.get('page_index')!r} (0 to {len(layout.pages) - 1})")
+            raise BadInput(
+                f"{where}: {doc_id} has no page_index {item.get('page_index')!r} (0 to {len(layout.pages) - 1})"
+            )
         return Span(doc_id, page.start, page.end)
     quote = item.get("quote")
     if not isinstance(quote, str) or not quote.strip():
@@ -184,7 +196,11 @@ def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Sp
 
 def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
     wanted = fold(quote)[0].strip()
-    found = [(a, b) for a, b, path in sections(corpus[doc_id], corpus.layouts[doc_id]) if path and fold(path[-1])[0] == wanted]
+    found = [
+        (a, b)
+        for a, b, path in sections(corpus[doc_id], corpus.layouts[doc_id])
+        if path and fold(path[-1])[0] == wanted
+    ]
     if len(found) != 1:
         raise BadInput(f"{where}: {len(found)} sections of {doc_id} are headed {quote!r}; quote one heading exactly")
     return Span(doc_id, *found[0])
@@ -194,7 +210,9 @@ def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus) 
     """The one place of the quote that agrees best with its anchor; none, or several alike, is an error."""
     places = [Span(doc_id, *place) for place in find_quote(corpus[doc_id].text, quote)]
     if not places:
-        raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:60]!r}; quote its exact words (line breaks do not matter)")
+        raise BadInput(
+            f"{where}: quote not found in {doc_id}: {quote[:60]!r}; quote its exact words (line breaks do not matter)"
+        )
     page = item.get("page_index")
     if page is not None:
         on_page = [span for span in places if corpus.layouts[doc_id].page_of(span) == page]
@@ -206,7 +224,9 @@ def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus) 
         agreement = [_agreement(item, anchor(corpus, span)) for span in places]
         places = [span for span, score in zip(places, agreement, strict=True) if score == max(agreement)]
     if len(places) > 1:
-        raise BadInput(f"{where}: quote stands {len(places)} times in {doc_id}: {quote[:60]!r}; lengthen it, or give before and after")
+        raise BadInput(
+            f"{where}: quote stands {len(places)} times in {doc_id}: {quote[:60]!r}; lengthen it, or give before and after"
+        )
     return places[0]
 
 
@@ -231,11 +251,17 @@ def describe(queries: Iterable[Query]):
     import pandas as pd
 
     frame = pd.DataFrame(
-        [(q.origin, q.category or "(none)", q.answerable, len(q.evidence), len({e.span.doc_id for e in q.evidence})) for q in queries],
+        [
+            (q.origin, q.category or "(none)", q.answerable, len(q.evidence), len({e.span.doc_id for e in q.evidence}))
+            for q in queries
+        ],
         columns=["origin", "category", "answerable", "evidence", "documents"],
     )
     return frame.groupby(["origin", "category"], as_index=False).agg(
-        questions=("answerable", "size"), answerable=("answerable", "sum"), pieces_of_evidence=("evidence", "sum"), documents_each=("documents", "max")
+        questions=("answerable", "size"),
+        answerable=("answerable", "sum"),
+        pieces_of_evidence=("evidence", "sum"),
+        documents_each=("documents", "max"),
     )
 
 
@@ -259,7 +285,11 @@ def overlap(queries: Iterable[Query], corpus: Corpus):
 
 
 def _headings_above(span: Span, corpus: Corpus) -> str:
-    found = (path for start, end, path in sections(corpus[span.doc_id], corpus.layouts[span.doc_id]) if start <= span.start < end)
+    found = (
+        path
+        for start, end, path in sections(corpus[span.doc_id], corpus.layouts[span.doc_id])
+        if start <= span.start < end
+    )
     return " ".join(next(found, ()))
 
 

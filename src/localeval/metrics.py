@@ -113,7 +113,9 @@ def parse(name: str) -> tuple[Metric, int | None]:
     """`"ndcg@10"` -> its function and its cut. Errors name what is known."""
     match = re.fullmatch(r"([a-z_]+)(?:@([1-9]\d*))?", name)
     if not match or match[1] not in METRICS:
-        raise BadInput(f"unknown metric {name!r}; known: {', '.join(METRICS)}, each with or without a cut, as in ndcg@10")
+        raise BadInput(
+            f"unknown metric {name!r}; known: {', '.join(METRICS)}, each with or without a cut, as in ndcg@10"
+        )
     return METRICS[match[1]], int(match[2]) if match[2] else None
 
 
@@ -153,11 +155,26 @@ ASKS = {
     "p": ("How much of the top is evidence?", "{unit} above the cut that {counts}, over the cut"),
     "success": ("Is any evidence near the top?", "1 if a {unit} above the cut {counts}, else 0"),
     "rr": ("How high is the first piece of evidence?", "1 / rank of the first {unit} that {counts}; 0 below the cut"),
-    "recall": ("How much of the evidence was found?", "{unit}s above the cut that {counts}, over all such {unit}s of the corpus"),
-    "ndcg": ("Is the evidence near the top, best first?", "grade / log2(rank + 1) of {unit}s that {counts}, over the best order of all of them"),
-    "evidence_recall": ("How much of the evidence was found?", "pieces of evidence covered by a {unit} above the cut, each once, over all pieces"),
-    "evidence_ndcg": ("Is each piece of evidence near the top?", "as ndcg, each piece of evidence rewarded once, ideal over the evidence"),
-    "ap": ("How precise is the ranking at each piece of evidence?", "mean over all {unit}s that {counts} of the precision at their rank"),
+    "recall": (
+        "How much of the evidence was found?",
+        "{unit}s above the cut that {counts}, over all such {unit}s of the corpus",
+    ),
+    "ndcg": (
+        "Is the evidence near the top, best first?",
+        "grade / log2(rank + 1) of {unit}s that {counts}, over the best order of all of them",
+    ),
+    "evidence_recall": (
+        "How much of the evidence was found?",
+        "pieces of evidence covered by a {unit} above the cut, each once, over all pieces",
+    ),
+    "evidence_ndcg": (
+        "Is each piece of evidence near the top?",
+        "as ndcg, each piece of evidence rewarded once, ideal over the evidence",
+    ),
+    "ap": (
+        "How precise is the ranking at each piece of evidence?",
+        "mean over all {unit}s that {counts} of the precision at their rank",
+    ),
     "ndcg_exp": ("Is the evidence near the top, best first?", "as ndcg with 2^grade - 1"),
 }
 COUNTS = {

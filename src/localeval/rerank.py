@@ -18,7 +18,9 @@ class MaxSim:
     of all passages stacked; starts: (n + 1,) where each passage's begin; encode: query text -> (query tokens, d).
     """
 
-    def __init__(self, spans: Sequence[Span], vectors: np.ndarray, starts: np.ndarray, encode: Callable[[str], np.ndarray]):
+    def __init__(
+        self, spans: Sequence[Span], vectors: np.ndarray, starts: np.ndarray, encode: Callable[[str], np.ndarray]
+    ):
         self._place = {span: i for i, span in enumerate(spans)}
         self._vectors, self._starts, self._encode = vectors, starts, encode
 
@@ -61,4 +63,6 @@ class CrossEncoder:
 
     def __call__(self, query: str, spans: Sequence[Span]) -> np.ndarray:
         pairs = [(query, self._text(span)) for span in spans]
-        return np.asarray(self._model.predict(pairs, batch_size=8, show_progress_bar=False), dtype=np.float64).reshape(-1)
+        return np.asarray(self._model.predict(pairs, batch_size=8, show_progress_bar=False), dtype=np.float64).reshape(
+            -1
+        )

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -65,7 +66,7 @@ def _sorted(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
     """Order of the spans, and the spans in that order; a span that occurs twice is an error that names it."""
     order = sorted(range(len(spans)), key=lambda i: spans[i])
     ordered = [spans[i] for i in order]
-    for one, two in zip(ordered, ordered[1:], strict=False):
+    for one, two in pairwise(ordered):
         if one == two:
             raise ValueError(f"two units have the id {one}")
     return order, ordered
@@ -79,7 +80,9 @@ class BM25:
     A text that shares no term with the query is never returned.
     """
 
-    def __init__(self, spans: Sequence[Span], texts: Sequence[str], tokenise: Tokenise, *, variant="lucene", k1=1.5, b=0.75):
+    def __init__(
+        self, spans: Sequence[Span], texts: Sequence[str], tokenise: Tokenise, *, variant="lucene", k1=1.5, b=0.75
+    ):
         if variant not in ("lucene", "okapi"):
             raise BadInput(f"unknown BM25 variant {variant!r}; known: lucene, okapi")
         order, self._spans = _sorted(spans)

@@ -36,7 +36,12 @@ def _resampled_means(values: np.ndarray, seed: int, n_resamples: int) -> np.ndar
 
 
 def interval(
-    values: Sequence[float], *, binary: bool = False, seed: int = SEED, n_resamples: int = N_RESAMPLES, level: float = 0.95
+    values: Sequence[float],
+    *,
+    binary: bool = False,
+    seed: int = SEED,
+    n_resamples: int = N_RESAMPLES,
+    level: float = 0.95,
 ) -> Interval:
     """Mean of per-query values with a percentile bootstrap interval (Efron 1979).
 
@@ -49,7 +54,7 @@ def interval(
     mean, n = float(values.mean()), len(values)
     if np.ptp(values) <= TIE:
         if binary:
-            return Interval(mean, *wilson(int(round(values.sum())), n, level), n, f"no variation, n = {n}: Wilson")
+            return Interval(mean, *wilson(round(float(values.sum())), n, level), n, f"no variation, n = {n}: Wilson")
         return Interval(mean, float("nan"), float("nan"), n, f"no variation, n = {n}")
     tail = (1 - level) / 2
     low, high = np.quantile(_resampled_means(values, seed, n_resamples), [tail, 1 - tail])
@@ -68,7 +73,20 @@ def summary(scores, *, is_binary=lambda metric: False, seed: int = SEED, n_resam
         part = part.sort_values("query_id")
         got = interval(part["value"], binary=is_binary(metric), seed=seed, n_resamples=n_resamples)
         reachable = part.loc[part["status"] != "unreachable", "value"]
-        rows.append((system, rule, metric, got.mean, got.low, got.high, got.n, len(part) - len(reachable), reachable.mean(), got.note))
+        rows.append(
+            (
+                system,
+                rule,
+                metric,
+                got.mean,
+                got.low,
+                got.high,
+                got.n,
+                len(part) - len(reachable),
+                reachable.mean(),
+                got.note,
+            )
+        )
     columns = ["system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -102,10 +120,10 @@ def sign_flip(differences: Sequence[float], *, seed: int = SEED, n_resamples: in
 def mde(differences: Sequence[float]) -> float:
     """Minimum detectable effect of a paired comparison: 2.8 sd / sqrt(n), for 80 % power at alpha 0.05, two-sided.
 
-    2.8 = z(0.975) + z(0.8), rounded. NaN below two pairs.
+    2.8 = z(0.975) + z(0.8), rounded. NaN below two pairs, and where the differences do not vary.
     """
     differences = np.asarray(differences, dtype=float)
-    if len(differences) < 2:
+    if len(differences) < 2 or np.ptp(differences) <= TIE:
         return float("nan")
     return float(2.8 * differences.std(ddof=1) / np.sqrt(len(differences)))
 
@@ -122,13 +140,16 @@ def compare(
 ) -> Comparison:
     """Candidate minus baseline over the queries both have, paired by query id; never by row order.
 
-    baseline, candidate: query id -> value. names: (baseline, candidate). No shared query raises ValueError.
+    baseline, candidate: query id -> value. names: (baseline, candidate). No shared query raises ValueError. Where every
+    difference is the same, interval and MDE are not defined (NaN): a point would read as certainty.
     """
     shared = sorted(baseline.keys() & candidate.keys())
     if not shared:
         raise ValueError(f"{names[0]} and {names[1]} share no query under {rule} {metric}")
     differences = np.array([candidate[query] - baseline[query] for query in shared])
-    tail = np.quantile(_resampled_means(differences, seed, n_resamples), [0.025, 0.975])
+    tail = np.array([np.nan, np.nan])
+    if np.ptp(differences) > TIE:
+        tail = np.quantile(_resampled_means(differences, seed, n_resamples), [0.025, 0.975])
     return Comparison(
         metric, rule, *names, len(shared), float(differences.mean()), float(tail[0]), float(tail[1]),
         sign_flip(differences, seed=seed, n_resamples=n_resamples), None, mde(differences),
@@ -139,7 +160,9 @@ def pick(summary, system: str, rule: str, metric: str) -> dict:
     """One row of a summary as a dict; none is an error that says which."""
     part = summary[(summary["system"] == system) & (summary["rule"] == rule) & (summary["metric"] == metric)]
     if len(part) != 1:
-        raise BadInput(f"no figure for {system}, {rule}, {metric}; systems with figures: {', '.join(summary['system'].unique())}")
+        raise BadInput(
+            f"no figure for {system}, {rule}, {metric}; systems with figures: {', '.join(summary['system'].unique())}"
+        )
     return part.iloc[0].to_dict()
 
 
@@ -160,12 +183,16 @@ def explore(scores, metric: str, rule: str, *, seed: int = SEED, n_resamples: in
     for system in systems[1:]:
         sides = [_values(scores, name, rule, metric) for name in (systems[0], system)]
         if all(sides):
-            got = compare(*sides, metric=metric, rule=rule, names=(systems[0], system), seed=seed, n_resamples=n_resamples)
+            got = compare(
+                *sides, metric=metric, rule=rule, names=(systems[0], system), seed=seed, n_resamples=n_resamples
+            )
             rows.append(asdict(got) | {"verdict": "exploratory", "designated": False})
     return pd.DataFrame(rows, columns=[*Comparison.__dataclass_fields__, "verdict", "designated"])
 
 
-def compare_designated(scores, comparisons: Sequence[Sequence[str]], *, seed: int = SEED, n_resamples: int = N_RESAMPLES):
+def compare_designated(
+    scores, comparisons: Sequence[Sequence[str]], *, seed: int = SEED, n_resamples: int = N_RESAMPLES
+):
     """The comparisons named before the run, `[[metric, rule, baseline, candidate], ...]`, as one family with Holm's correction.
 
     Returns the table `comparisons.csv`. A side without scores gives a row with verdict "not run" and no numbers.
@@ -204,8 +231,30 @@ def latency_table(timings):
     for (system, phase), part in timings.groupby(["system", "phase"], sort=False):
         ms = part["seconds"].to_numpy() * 1000
         means = part.groupby("repeat")["seconds"].mean() * 1000
-        rows.append((system, phase, ms.mean(), percentile(ms, 0.5), percentile(ms, 0.95), ms.max(), len(ms), means.min(), means.max()))
-    columns = ["system", "phase", "mean_ms", "p50_ms", "p95_ms", "max_ms", "n", "fastest_repeat_ms", "slowest_repeat_ms"]
+        rows.append(
+            (
+                system,
+                phase,
+                ms.mean(),
+                percentile(ms, 0.5),
+                percentile(ms, 0.95),
+                ms.max(),
+                len(ms),
+                means.min(),
+                means.max(),
+            )
+        )
+    columns = [
+        "system",
+        "phase",
+        "mean_ms",
+        "p50_ms",
+        "p95_ms",
+        "max_ms",
+        "n",
+        "fastest_repeat_ms",
+        "slowest_repeat_ms",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

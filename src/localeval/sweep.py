@@ -65,7 +65,9 @@ def with_rerankers(base: System, rerankers: dict[str, str], depths: Iterable[int
 class Engines:
     """Builds the retriever of a system, sharing indexes and models between systems. Heavy engines load when first needed."""
 
-    def __init__(self, corpus: Corpus, chunks: dict[str, list[Unit]], settings: Settings, cache: Path, root: Path = Path()):
+    def __init__(
+        self, corpus: Corpus, chunks: dict[str, list[Unit]], settings: Settings, cache: Path, root: Path = Path()
+    ):
         self.corpus, self.chunks, self.settings, self.root, self.cache_folder = corpus, chunks, settings, root, cache
         self._cache = VectorCache(cache)
         self._made: dict[tuple, object] = {}
@@ -109,29 +111,35 @@ class Engines:
         if system.reranker == "maxsim":
             embedder = self.embedder(system.model)
             stored = self._cache.tokens(embedder, self.texts(system.chunker))
-            encode = lambda query: embedder.encode_tokens([query], "query")[0]  # noqa: E731
+            encode = lambda query: embedder.encode_tokens([query], "query")[0]
             return MaxSim(self.spans(system.chunker), stored["vectors"], stored["starts"], encode)
         card = card_of(system.reranker, "cross_encoder")
         text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
-        make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)  # noqa: E731
+        make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)
         return self._once(("cross_encoder", system.chunker, card.name), make)
 
     def embedder(self, model: str) -> SentenceEmbedder:
         card = card_of(model)
-        return self._once(("embedder", model), lambda: SentenceEmbedder(card, locate(card, self.root), self.settings.threads))
+        return self._once(
+            ("embedder", model), lambda: SentenceEmbedder(card, locate(card, self.root), self.settings.threads)
+        )
 
     def spans(self, chunker: str) -> list[Span]:
         return [unit.span for unit in self.chunks[chunker]]
 
     def texts(self, chunker: str) -> list[str]:
-        return self._once(("texts", chunker), lambda: [indexed_text(unit, self.corpus) for unit in self.chunks[chunker]])
+        return self._once(
+            ("texts", chunker), lambda: [indexed_text(unit, self.corpus) for unit in self.chunks[chunker]]
+        )
 
     def facts(self, system: System) -> dict:
         """Chunks, the share of them the model cuts, and seconds spent on their vectors when they were made."""
         facts = {"chunks": len(self.chunks[system.chunker]), "truncated_share": np.nan, "vector_seconds": np.nan}
         if system.model:
             embedder, texts = self.embedder(system.model), self.texts(system.chunker)
-            facts["truncated_share"] = self._once(("cut", system.chunker, system.model), lambda: truncated_share(embedder, texts))
+            facts["truncated_share"] = self._once(
+                ("cut", system.chunker, system.model), lambda: truncated_share(embedder, texts)
+            )
             stored = self._cache.tokens if system.reranker == "maxsim" else self._cache.passages
             facts["vector_seconds"] = float(stored(embedder, texts)["seconds"])
         return facts
@@ -155,7 +163,9 @@ class Outcome:
     timings: pd.DataFrame
 
 
-def run(systems, queries: Sequence[Query], engines: Engines, *, repeats: int = 3, seed: int = 7, progress=lambda text: None) -> Outcome:
+def run(
+    systems, queries: Sequence[Query], engines: Engines, *, repeats: int = 3, seed: int = 7, progress=lambda text: None
+) -> Outcome:
     """Runs every system over every query, `repeats` times, systems interleaved and queries shuffled, one warm process.
 
     One system's failure is that system's state and not the end of the sweep. Later repeats must return the same hits; a system
@@ -190,7 +200,12 @@ def _build(system: System, engines: Engines) -> tuple[dict, Retriever | None]:
     start = time.perf_counter()
     try:
         retriever = engines.retriever(system)
-        return {"status": "ok", "reason": "", "index_seconds": time.perf_counter() - start, **engines.facts(system)}, retriever
+        return {
+            "status": "ok",
+            "reason": "",
+            "index_seconds": time.perf_counter() - start,
+            **engines.facts(system),
+        }, retriever
     except Exception as error:  # any engine may break in its own way; the row says how
         return {"status": "failed", "reason": _one_line(error)}, None
 
@@ -227,10 +242,14 @@ def _runs(systems, states, hits) -> pd.DataFrame:
 
 def _timings(rows, ready) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["system", "query_id", "phase", "repeat", "seconds"])
-    return frame[frame["system"].isin(list(ready))].sort_values(["system", "query_id", "repeat", "phase"], ignore_index=True)
+    return frame[frame["system"].isin(list(ready))].sort_values(
+        ["system", "query_id", "repeat", "phase"], ignore_index=True
+    )
 
 
-def grade_all(hits, systems: Sequence[System], queries: Sequence[Query], rules: Sequence[str], engines: Engines) -> dict[tuple[str, str], list[Graded]]:
+def grade_all(
+    hits, systems: Sequence[System], queries: Sequence[Query], rules: Sequence[str], engines: Engines
+) -> dict[tuple[str, str], list[Graded]]:
     """The same hits under several rules: (system, rule) -> graded queries, for systems that have hits."""
     chunker = {system.name: system.chunker for system in systems}
     names = list(dict.fromkeys(name for name, _ in hits))
@@ -246,7 +265,9 @@ def grade_all(hits, systems: Sequence[System], queries: Sequence[Query], rules: 
 def states(graded: dict[tuple[str, str], list[Graded]], systems: Sequence[System]) -> pd.DataFrame:
     """State of every query, which depends on chunker and rule only. Columns: chunker, rule, query_id, status."""
     chunker = {system.name: system.chunker for system in systems}
-    rows = {(chunker[name], rule, one.query_id, one.status): None for (name, rule), some in graded.items() for one in some}
+    rows = {
+        (chunker[name], rule, one.query_id, one.status): None for (name, rule), some in graded.items() for one in some
+    }
     return pd.DataFrame(list(rows), columns=["chunker", "rule", "query_id", "status"])
 
 
@@ -290,10 +311,21 @@ def cold_start(
     code = "import time; start = time.perf_counter(); from localeval import sweep; sweep.cold_child(start)"
     rows = []
     for repeat in range(repeats):
-        done = subprocess.run([sys.executable, "-c", code], input=json.dumps(job), capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
         if done.returncode:
-            raise RuntimeError(f"cold start of {system.name} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else done.returncode}")
-        rows += [(system.name, repeat, stage, seconds) for stage, seconds in json.loads(done.stdout.splitlines()[-1]).items()]
+            raise RuntimeError(
+                f"cold start of {system.name} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else done.returncode}"
+            )
+        rows += [
+            (system.name, repeat, stage, seconds) for stage, seconds in json.loads(done.stdout.splitlines()[-1]).items()
+        ]
     return pd.DataFrame(rows, columns=["system", "repeat", "stage", "seconds"])
 
 
@@ -304,14 +336,25 @@ def extremes(systems: Sequence[System], totals: pd.DataFrame) -> list[System]:
     return [by_name[name] for name in dict.fromkeys([*ordered.head(1), *ordered.tail(1)])]
 
 
-def cold_starts(systems: Sequence[System], documents: Path, units: Path, engines: Engines, queries, *, repeats: int, progress=lambda text: None):
+def cold_starts(
+    systems: Sequence[System],
+    documents: Path,
+    units: Path,
+    engines: Engines,
+    queries,
+    *,
+    repeats: int,
+    progress=lambda text: None,
+):
     """`cold_start` of several systems; empty for `repeats` 0."""
     texts, parts = [query.text for query in queries[:2]], []
     for system in systems if repeats else ():
         progress(f"cold start: {system.name}")
         place = {"cache": engines.cache_folder, "root": engines.root}
         parts.append(cold_start(system, documents, units, engines.settings, texts, repeats=repeats, **place))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["system", "repeat", "stage", "seconds"])
+    return (
+        pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["system", "repeat", "stage", "seconds"])
+    )
 
 
 def cold_child(start: float) -> None:

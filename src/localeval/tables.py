@@ -44,7 +44,9 @@ def find_root(start: Path | None = None) -> Path:
     for folder in (here, *here.parents):
         if (folder / "_config.yml").is_file() and (folder / "params").is_dir():
             return folder
-    raise BadInput(f"{here}: not inside a localeval project (no _config.yml with a params folder here or above); cd into it, or set LOCALEVAL_ROOT")
+    raise BadInput(
+        f"{here}: not inside a localeval project (no _config.yml with a params folder here or above); cd into it, or set LOCALEVAL_ROOT"
+    )
 
 
 class Run:
@@ -73,7 +75,9 @@ class Run:
         for folder in folders:
             if (folder / notebook / name).is_file():
                 return folder / notebook / name
-        raise BadInput(f"{notebook}/{name} of study {self.study!r} is missing; first run: python -m localeval run {self.study} {notebook}")
+        raise BadInput(
+            f"{notebook}/{name} of study {self.study!r} is missing; first run: python -m localeval run {self.study} {notebook}"
+        )
 
     def data(self, path: str) -> Path:
         """A file or folder of the study's data, relative to the project."""
@@ -91,7 +95,7 @@ class Run:
         """Puts what was written in place, with its provenance, and lists it: artefact, rows or bytes."""
         record = {
             "study": self.study, "notebook": self.notebook, **facts,
-            "machine": provenance.machine(), "load_average": provenance.load_average(), "versions": provenance.versions(),
+            "machine": provenance.machine(), "load_average": provenance.load_average(), "versions": provenance.versions(), "engines_imported": provenance.heavy_modules(),
         }  # fmt: skip
         self.path("provenance.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         target, old = self.folder / self.notebook, self.folder / f".{self.notebook}.old"
@@ -148,7 +152,11 @@ def read_jsonl(path: Path) -> Iterator[dict]:
 def write_units(units: dict[str, list[Unit]], path: Path) -> None:
     """Units by chunker name; pages and documents under "page" and "document"."""
     write_jsonl(
-        ({"chunker": name, "span": str(u.span), "kind": u.kind, "label": u.label, "context": u.context} for name, us in units.items() for u in us),
+        (
+            {"chunker": name, "span": str(u.span), "kind": u.kind, "label": u.label, "context": u.context}
+            for name, us in units.items()
+            for u in us
+        ),
         path,
     )
 
@@ -182,7 +190,10 @@ def read_hits(path: Path) -> dict[tuple[str, str], list[Hit]]:
 
 def write_gains(graded: dict[tuple[str, str], list[Graded]], path: Path) -> None:
     """`(system, rule)` -> graded queries. Every published metric re-derives from this file."""
-    write_jsonl(({"system": system, "rule": rule, **asdict(one)} for (system, rule), some in graded.items() for one in some), path)
+    write_jsonl(
+        ({"system": system, "rule": rule, **asdict(one)} for (system, rule), some in graded.items() for one in some),
+        path,
+    )
 
 
 def read_gains(path: Path) -> dict[tuple[str, str], list[Graded]]:
@@ -208,7 +219,9 @@ def combine(run: Run, name: str, notebooks: Iterable[str]) -> pd.DataFrame:
     twice = whole[whole.duplicated(keys)]
     if len(twice):
         row = twice.iloc[0]
-        raise BadInput(f"{name}: {row['system']} differs between {' and '.join(notebooks)} (query {row['query_id']}); run both again")
+        raise BadInput(
+            f"{name}: {row['system']} differs between {' and '.join(notebooks)} (query {row['query_id']}); run both again"
+        )
     return whole
 
 

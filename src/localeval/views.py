@@ -17,7 +17,9 @@ def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFra
     """One row a system under one rule: each metric as "mean [low, high]", then n and the unreachable among them."""
     part = summary[(summary["rule"] == rule) & summary["metric"].isin(metrics)]
     flat = part["note"].str.startswith("no variation") & part["low"].isna()
-    text = part.assign(text=interval(part["mean"], part["low"], part["high"]) + flat.map({True: " (no variation)", False: ""}))
+    text = part.assign(
+        text=interval(part["mean"], part["low"], part["high"]) + flat.map({True: " (no variation)", False: ""})
+    )
     order = list(dict.fromkeys(part["system"]))
     cells = text.pivot(index="system", columns="metric", values="text").reindex(index=order, columns=list(metrics))
     counts = part.groupby("system")[["n", "unreachable"]].max().reindex(order)
@@ -38,7 +40,11 @@ def rule_caption(rule: str) -> str:
 
 def rules_caption(rules: Sequence[str]) -> str:
     """As `rule_caption`, for a table of several rules."""
-    return "The same hits under other rules. " + " ".join(f"{rule}: {_counts(rule)}." for rule in rules) + f" {_DENOMINATOR}"
+    return (
+        "The same hits under other rules. "
+        + " ".join(f"{rule}: {_counts(rule)}." for rule in rules)
+        + f" {_DENOMINATOR}"
+    )
 
 
 def _counts(rule: str) -> str:
@@ -46,7 +52,9 @@ def _counts(rule: str) -> str:
     return f"a ranked {parsed.unit} counts when it {COUNTS[parsed.match]}"
 
 
-_DENOMINATOR = "Means over n answerable questions with their intervals; unreachable questions are in n, with value zero."
+_DENOMINATOR = (
+    "Means over n answerable questions with their intervals; unreachable questions are in n, with value zero."
+)
 
 
 def costs(runs: pd.DataFrame) -> pd.DataFrame:
@@ -59,16 +67,20 @@ def costs(runs: pd.DataFrame) -> pd.DataFrame:
 def not_run(runs: pd.DataFrame) -> pd.DataFrame:
     """Systems without a measurement, their state and what it would take; one row for each state and reason."""
     rest = runs[runs["status"] != "ok"]
-    return rest.groupby(["status", "reason"], as_index=False, sort=False).agg(systems=("system", ", ".join))[["systems", "status", "reason"]]
+    return rest.groupby(["status", "reason"], as_index=False, sort=False).agg(systems=("system", ", ".join))[
+        ["systems", "status", "reason"]
+    ]
 
 
-MS = {name: ".1f" for name in ("encode", "dense", "lexical", "fuse", "rerank", "mean_ms", "p50_ms", "p95_ms", "max_ms")}
+MS = dict.fromkeys(("encode", "dense", "lexical", "fuse", "rerank", "mean_ms", "p50_ms", "p95_ms", "max_ms"), ".1f")
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
     """Mean milliseconds of each stage beside the distribution of the whole, one row a system."""
     order = list(dict.fromkeys(latency["system"]))
-    means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=["encode", "dense", "lexical", "fuse", "rerank"])
+    means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(
+        index=order, columns=["encode", "dense", "lexical", "fuse", "rerank"]
+    )
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
     spread = total["fastest_repeat_ms"].map("{:.1f}".format) + " to " + total["slowest_repeat_ms"].map("{:.1f}".format)
     whole = total[["mean_ms", "p50_ms", "p95_ms", "max_ms"]].assign(repeats_ms=spread, samples=total["n"])
@@ -89,7 +101,9 @@ def cold_table(cold: pd.DataFrame) -> pd.DataFrame:
 
 def depth_rows(summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Summary rows with their rerank depth and latency, one line a reranker; the first stage is depth 0 of each line."""
-    rows = summary.merge(totals.drop(columns=["n"]), on="system").merge(runs[["system", "reranker", "rerank_depth"]], on="system")
+    rows = summary.merge(totals.drop(columns=["n"]), on="system").merge(
+        runs[["system", "reranker", "rerank_depth"]], on="system"
+    )
     rows = rows.rename(columns={"rerank_depth": "depth"})
     first, lines = rows[rows["depth"] == 0], [name for name in dict.fromkeys(rows["reranker"]) if name]
     parts = [pd.concat([first, rows[rows["reranker"] == name]]).assign(system=name) for name in lines]
@@ -108,12 +122,17 @@ def slug(*parts: str) -> str:
     return "__".join(re.sub(r"[^a-z0-9]+", "_", part.lower()).strip("_") for part in parts)
 
 
+def span(low: float, high: float, spec: str = ".2f") -> str:
+    """ "0.52 to 0.85" for prose; in words where the bounds are not defined."""
+    return "no variation" if pd.isna(low) or pd.isna(high) else f"{low:{spec}} to {high:{spec}}"
+
+
 def publish_quotes(summary: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
-    """Glues mean, low and high of every `[system, rule, metric]` that a findings page quotes."""
+    """Glues mean and interval (as text) of every `[system, rule, metric]` that a findings page quotes."""
     for system, rule, metric in quotes:
         row = stats.pick(summary, system, rule, metric)
-        for part in ("mean", "low", "high"):
-            publish(f"{slug(system, rule, metric)}__{part}", row[part])
+        publish(f"{slug(system, rule, metric)}__mean", row["mean"])
+        publish(f"{slug(system, rule, metric)}__interval", span(row["low"], row["high"]))
 
 
 def publish_latency(totals: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
@@ -125,9 +144,10 @@ def publish_latency(totals: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> No
 
 
 def publish_comparisons(comparisons: pd.DataFrame) -> None:
-    """Glues difference, bounds, adjusted p, MDE and verdict of the designated comparisons, numbered from 1."""
+    """Glues difference, interval, adjusted p and verdict of the designated comparisons, numbered from 1."""
     for number, row in enumerate(comparisons.to_dict("records"), 1):
-        for part in ("delta", "low", "high", "p_adjusted", "mde"):
-            if row["n"]:
-                publish(f"comparison_{number}__{part}", row[part])
+        if row["n"]:
+            publish(f"comparison_{number}__delta", row["delta"])
+            publish(f"comparison_{number}__p_adjusted", row["p_adjusted"])
+            publish(f"comparison_{number}__interval", span(row["low"], row["high"], "+.2f"))
         publish(f"comparison_{number}__verdict", row["verdict"].replace("_", " "))

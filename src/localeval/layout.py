@@ -1,0 +1,417 @@
+"""Lines of pages become a text in reading order, with headings and page furniture found in it. Plain values in, plain values out."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, groupby, pairwise
+from typing import NamedTuple
+
+from localeval.corpus import Heading
+
+FURNITURE_ZONE = 0.12  # of the page height, at the top and at the bottom
+FURNITURE_PAGES = 3
+FURNITURE_GAP = 4  # pages between two showings of one line: left-hand pages only, and a chapter opening without it
+FURNITURE_SHARE = 0.4  # of the pages from the first to the last showing
+LARGE_FURNITURE_SHARE = 0.9  # for lines in heading size: only what is on nearly every page
+LARGER = 1.1  # times the body size: a heading by size alone
+HEADING_CHARS, HEADING_LINES, HEADING_LEVELS = 120, 3, 3
+HEADING_STYLE_SHARE = 0.2  # a style that sets more of the document than this is body text
+OUTLINE_SHARE = 0.6  # an outline is believed when this share of its titles is found on their pages
+
+
+class Raw(NamedTuple):
+    """A line as the page shows it. box: points from the top left corner of the page as displayed. cells: how many
+    pieces with wide gaps between them it was joined from (a table row has several)."""
+
+    text: str
+    box: tuple[float, float, float, float]
+    size: float
+    bold: bool
+    upright: bool = True
+    cells: int = 1
+
+
+class Shown(NamedTuple):
+    """A line at its place in the document text: `[start, end)`."""
+
+    page: int
+    block: int
+    start: int
+    end: int
+    raw: Raw
+
+    @property
+    def size(self) -> float:
+        """Rounded to half a point: sizes differ in the second digit from font to font."""
+        return round(self.raw.size * 2) / 2
+
+
+# Reading order and offsets
+
+
+def lay_out(pages: Iterable[list[list[Raw]]]) -> tuple[str, list[Shown], list[tuple[int, int]]]:
+    """The document text, its lines at their offsets, and `(start, end)` of each page.
+
+    Lines of a block are joined by one newline, blocks and pages by an empty line. Offsets are counted while the text is
+    built, so `text[line.start:line.end] == line.raw.text` by construction.
+    """
+    parts, shown, spans, position = [], [], [], 0
+    for index, blocks in enumerate(pages):
+        if index:
+            parts.append("\n\n")
+            position += 2
+        page_start = position
+        for number, block in enumerate(blocks):
+            for row, raw in enumerate(block):
+                gap = "\n" if row else "\n\n" if number else ""
+                start = position + len(gap)
+                position = start + len(raw.text)
+                parts += (gap, raw.text)
+                shown.append(Shown(index, number, start, position, raw))
+        spans.append((page_start, position))
+    return "".join(parts), shown, spans
+
+
+def in_reading_order(blocks: list[list[Raw]], width: float) -> list[list[Raw]]:
+    """Blocks as a reader takes them: the file's own order, unless a page of two columns jumps between them.
+
+    The file's order is usually right, and sorting by position breaks tables; so it is changed only where a clear
+    gutter exists and much of the text lies in the other column's turn. Lines across the gutter cut the page in bands;
+    in each band the left column is read before the right one (the other way round in right-to-left scripts).
+    """
+    lines = [line for block in blocks for line in block if line.upright]
+    gutter = _gutter(lines, width)
+    if gutter is None:
+        return blocks
+    cuts = sorted(_middle(line.box) for line in lines if _side(line, gutter) == 0)
+    mirrored = _mostly_rtl("".join(line.text for line in lines))
+
+    def place(line: Raw) -> tuple[int, int]:
+        if not line.upright:
+            return len(cuts) + 1, 0
+        side = _side(line, gutter)
+        return sum(cut < _middle(line.box) for cut in cuts), (-side if mirrored else side) if side else 2
+
+    if _displaced([(place(line), len(line.text)) for line in lines]) < 0.1:
+        return blocks
+    pieces = [(key, list(piece)) for block in blocks for key, piece in _split(block, place)]
+    pieces.sort(key=lambda item: (item[0], min(line.box[1] for line in item[1])))
+    return [piece for _, piece in pieces]
+
+
+def _split(block: list[Raw], place) -> list[tuple[tuple[int, int], list[Raw]]]:
+    pieces = defaultdict(list)
+    for line in block:
+        pieces[place(line)].append(line)
+    return list(pieces.items())
+
+
+def _gutter(lines: list[Raw], width: float) -> float | None:
+    """x of the gap between two clear columns of running text, or None.
+
+    Clear: each side is a quarter of the page wide, holds five lines and a quarter of the characters beside the gap,
+    most of them in lines wider than half the column (a table's cells are not), and stands beside the other.
+    """
+    if len(lines) < 10:
+        return None
+    spans = [(line.box[0], line.box[2], len(line.text)) for line in lines]
+    crossing = {x: sum(n for x0, x1, n in spans if x0 < x < x1) for x in (width * step / 100 for step in range(35, 66))}
+    least = min(crossing.values())
+    best = [x for x, count in crossing.items() if count == least]
+    gutter = best[len(best) // 2]
+    left = [line for line in lines if _side(line, gutter) < 0]
+    right = [line for line in lines if _side(line, gutter) > 0]
+    sizes = [sum(len(line.text) for line in side) for side in (left, right)]
+    if min(len(left), len(right)) < 5 or min(sizes) < sum(sizes) / 4 or sum(sizes) < least:
+        return None
+    if not (_is_column(left, width) and _is_column(right, width)):
+        return None
+    tops = [min(line.box[1] for line in side) for side in (left, right)]
+    ends = [max(line.box[3] for line in side) for side in (left, right)]
+    beside = min(ends) - max(tops)
+    return gutter if beside >= 0.5 * min(end - top for top, end in zip(tops, ends, strict=True)) else None
+
+
+def _is_column(lines: list[Raw], page_width: float) -> bool:
+    width = max(line.box[2] for line in lines) - min(line.box[0] for line in lines)
+    wide = sum(len(line.text) for line in lines if line.box[2] - line.box[0] > width / 2)
+    return width > page_width / 4 and wide > 0.6 * sum(len(line.text) for line in lines)
+
+
+def _side(line: Raw, gutter: float) -> int:
+    """-1 left of the gutter, 1 right of it, 0 across it."""
+    return -1 if line.box[2] <= gutter else 1 if line.box[0] >= gutter else 0
+
+
+def _middle(box: tuple[float, float, float, float]) -> float:
+    return (box[1] + box[3]) / 2
+
+
+def _displaced(places: list[tuple[tuple[int, int], int]]) -> float:
+    """Share of the characters that would have to move so that each band is read column by column, either one first."""
+    bands = defaultdict(list)
+    for (band, side), count in places:
+        if side in (-1, 1):
+            bands[band].append(side * count)
+    moves = sum(min(_moves(band), _moves([-signed for signed in band])) for band in bands.values())
+    return moves / max(1, sum(count for _, count in places))
+
+
+def _moves(signed: list[int]) -> int:
+    """Least total to move so that all negative numbers come first: over every place to divide the list."""
+    late = -sum(value for value in signed if value < 0)
+    return min(accumulate(signed, initial=late))
+
+
+def _mostly_rtl(text: str) -> bool:
+    kinds = Counter(map(unicodedata.bidirectional, text[:2000]))
+    return kinds["R"] + kinds["AL"] > kinds["L"]
+
+
+def join_rows(block: list[Raw]) -> list[Raw]:
+    """Pieces of one visual line (a number and its title, the cells of a row) joined from left to right by a space."""
+    joined: list[Raw] = []
+    for line in block:
+        before = joined[-1] if joined else None
+        if before is None or not _same_row(before, line):
+            joined.append(line)
+        elif line.box[0] >= before.box[2] - 0.5 * line.size:
+            joined[-1] = _join(before, line)
+        elif line.box[2] <= before.box[0] + 0.5 * line.size and not _mostly_rtl(line.text):
+            joined[-1] = _join(line, before)  # a page number stored before its entry
+        else:
+            joined.append(line)
+    return joined
+
+
+def _same_row(a: Raw, b: Raw) -> bool:
+    overlap = min(a.box[3], b.box[3]) - max(a.box[1], b.box[1])
+    return a.upright and b.upright and overlap > 0.5 * min(a.box[3] - a.box[1], b.box[3] - b.box[1])
+
+
+def _join(a: Raw, b: Raw) -> Raw:
+    gap = b.box[0] - a.box[2]
+    main = max(a, b, key=lambda line: len(line.text))
+    wide = gap > 1.5 * b.size and not _NUMBERING.fullmatch(a.text.strip())
+    return Raw(
+        a.text + (" " if gap > 0.15 * b.size else "") + b.text.lstrip(),
+        (min(a.box[0], b.box[0]), min(a.box[1], b.box[1]), max(a.box[2], b.box[2]), max(a.box[3], b.box[3])),
+        main.size,
+        a.bold and b.bold,
+        cells=a.cells + (b.cells if wide else 0),
+    )
+
+
+# Furniture: what pages repeat at their top and bottom
+
+_ROMAN = re.compile(r"(?=[mdclxvi])m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
+_NUMBERING = re.compile(r"(?:§ ?)?(?:\d{1,3}|[A-Z]|[IVXLC]+)(?:\.\d{1,3})*[.)]?")
+
+
+def find_furniture(shown: list[Shown], heights: list[float]) -> set[Shown]:
+    """Lines at the top and bottom of pages that come back: running heads, footers, page numbers.
+
+    A line comes back when it is shown, digits and roman numerals aside, at the same height and size on at least
+    FURNITURE_PAGES pages that make up FURNITURE_SHARE of the pages from first to last: a running head may belong to one
+    chapter, or to left-hand pages only. So does a line that begins or ends with a number that counts up with the pages,
+    whatever else it says; other lines of numbers alone are cells of a table. What also stands in the middle of
+    pages is text ("Examples:").
+    """
+    body, alike, elsewhere = _body_size(shown), defaultdict(list), Counter()
+    for line in shown:
+        height, middle = heights[line.page], _middle(line.raw.box)
+        folded = _folded(line)
+        if not line.raw.upright or FURNITURE_ZONE * height < middle < (1 - FURNITURE_ZONE) * height:
+            elsewhere[folded, line.size] += 1
+            continue
+        from_edge = middle if middle < height / 2 else middle - height
+        for key in (folded, *_offsets(line)):
+            alike[from_edge > 0, line.size, key].append((from_edge, line))
+    found = set()
+    for (_, size, key), lines in alike.items():
+        for cluster in _clusters(sorted(lines), lambda item: item[0], 3.0):
+            by_page = sorted((line for _, line in cluster), key=lambda line: line.page)
+            for run in _clusters(by_page, lambda line: line.page, FURNITURE_GAP):
+                if _comes_back(run, body) and len(run) > elsewhere[key, size]:
+                    found.update(run)
+    return found
+
+
+def _comes_back(run: list[Shown], body: float) -> bool:
+    pages = {line.page for line in run}
+    share = len(pages) / (run[-1].page - run[0].page + 1)
+    large = max(line.raw.size for line in run) > LARGER * body
+    return len(pages) >= FURNITURE_PAGES and share >= (LARGE_FURNITURE_SHARE if large else FURNITURE_SHARE)
+
+
+def _clusters(items: list, value, gap: float) -> Iterator[list]:
+    """Runs of sorted items whose neighbours are at most `gap` apart."""
+    cuts = [0, *(i for i, (a, b) in enumerate(pairwise(items), 1) if value(b) - value(a) > gap), len(items)]
+    return (items[start:end] for start, end in pairwise(cuts))
+
+
+def _folded(line: Shown) -> str:
+    """The line with its numbers as `#`. A line of numbers alone stays as it is: it comes back by counting only."""
+    text = " ".join(unicodedata.normalize("NFKC", line.raw.text).casefold().split())
+    folded = re.sub(r"\d+", "#", re.sub(r"\b[ivxlcdm]+\b", lambda word: "#" if _roman(word[0]) else word[0], text))
+    return folded if any(map(str.isalpha, folded)) else f"{text} on {line.page}"
+
+
+def _offsets(line: Shown) -> set[int]:
+    """How far a number at the beginning or the end of the line is from the page's index."""
+    words = re.findall(r"\w+", unicodedata.normalize("NFKC", line.raw.text).casefold())
+    numbers = [int(word) if word.isdecimal() else _roman(word) for word in {*words[:1], *words[-1:]} if len(word) < 9]
+    return {number - line.page for number in numbers if number}
+
+
+def _roman(word: str) -> int:
+    """Value of a roman numeral in lower case; 0 for any other word.
+
+    >>> _roman("xiv"), _roman("mild")
+    (14, 0)
+    """
+    if not _ROMAN.fullmatch(word):
+        return 0
+    values = [dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))[letter] for letter in word]
+    return sum(-a if a < b else a for a, b in pairwise([*values, 0]))
+
+
+# Headings
+
+
+def _body_size(shown: list[Shown]) -> float:
+    """The size most characters are set in; 0 without text."""
+    sizes = Counter()
+    for line in shown:
+        sizes[line.size] += len(line.raw.text)
+    return max(sizes, key=lambda size: (sizes[size], -size), default=0.0)
+
+
+def find_headings(shown: list[Shown], outline: list = ()) -> tuple[Heading, ...]:
+    """Headings in order of the text; `shown` comes without page furniture.
+
+    Where most titles of the document's own outline are found on their pages, those are the headings, at its levels;
+    below an outline of one level, smaller headings are added one level deeper. Otherwise headings are short lines that
+    are larger than the body or bold, and their sizes give up to HEADING_LEVELS levels.
+    """
+    titled, groups = _outlined(shown, outline), heading_groups(shown)
+    if len(titled) < max(1, OUTLINE_SHARE * len(outline)):
+        levels = _levels_from_size(groups)
+        found = [(group, levels[group[0].size]) for group in groups]
+    elif {level for _, level in titled} == {1}:
+        smallest = min(group[0].size for group, _ in titled)
+        found = titled + [(group, 2) for group in groups if group[0].size < smallest]
+    else:
+        found = titled
+    headings, end = [], 0
+    for group, level in sorted(found, key=lambda item: (item[0][0].start, -len(item[0]))):
+        if group[0].start >= end:
+            end = group[-1].end
+            headings.append(Heading(group[0].start, end, level))
+    return tuple(headings)
+
+
+def heading_groups(shown: list[Shown]) -> list[list[Shown]]:
+    """Runs of lines of one block and one size that look like a heading."""
+    body, total, used = _body_size(shown), sum(len(line.raw.text) for line in shown), Counter()
+    for line in shown:
+        used[line.size, line.raw.bold] += len(line.raw.text)
+    rare = {style for style, count in used.items() if count <= HEADING_STYLE_SHARE * total}
+    groups = []
+    for _, lines in groupby(shown, key=lambda line: line.page):
+        page = list(lines)
+        likely = {line for line in page if (line.size, line.raw.bold) in rare and _looks_like_heading(line, body)}
+        for _, block in groupby(page, key=lambda line: line.block):
+            groups += [group for group in _runs(list(block), likely, body) if not _in_row(group, page, likely)]
+    return groups
+
+
+_LEADERS = re.compile(r"(?:[.·…] ?){4,}")  # a line of a table of contents
+
+
+def _looks_like_heading(line: Shown, body: float) -> bool:
+    text, raw = line.raw.text.strip(), line.raw
+    if not raw.upright or raw.cells > 1 or len(text) > HEADING_CHARS or sum(map(str.isalpha, text)) < 2:
+        return False
+    if _LEADERS.search(text):
+        return False
+    if raw.size >= LARGER * body:
+        return not text.endswith((",", ";"))
+    return raw.bold and raw.size >= 0.95 * body and not text.endswith((".", ",", ";", ":"))
+
+
+def _runs(block: list[Shown], likely: set[Shown], body: float) -> Iterator[list[Shown]]:
+    """Headings within a block. Bold lines in body size count only where they open it: emphasis stands in the middle."""
+    opening = True
+    for (good, size), lines in groupby(block, key=lambda line: (line in likely, line.size)):
+        run = list(lines)
+        if good and len(run) <= HEADING_LINES and (opening or size >= LARGER * body):
+            yield run
+        opening = opening and good
+
+
+def _in_row(group: list[Shown], page: list[Shown], likely: set[Shown]) -> bool:
+    """True for a cell: beside it stands another such line, or numbers (a section number to its left excepted)."""
+    for line in page:
+        if line.block == group[0].block or not any(_same_row(line.raw, mine.raw) for mine in group):
+            continue
+        text = line.raw.text.strip()
+        if line.raw.box[2] <= group[0].raw.box[0] and line.size == group[0].size and _NUMBERING.fullmatch(text):
+            continue
+        if line in likely or sum(map(str.isalpha, text)) < 0.3 * len(text):
+            return True
+    return False
+
+
+def _levels_from_size(groups: list[list[Shown]]) -> dict[float, int]:
+    """Level of each heading size, largest first. A size used on one page only (a cover) opens no level of its own."""
+    pages = defaultdict(set)
+    for group in groups:
+        pages[group[0].size].add(group[0].page)
+    ranked = [size for size in pages if len(pages[size]) > 1] or list(pages)
+    return {size: min(HEADING_LEVELS, 1 + sum(other > size for other in ranked)) for size in pages}
+
+
+def _outlined(shown: list[Shown], outline: list) -> list[tuple[list[Shown], int]]:
+    """`(lines, level)` of each outline entry whose title is found on its page."""
+    pages = {page: list(lines) for page, lines in groupby(shown, key=lambda line: line.page)}
+    keys = {page: [_key(line.raw.text) for line in lines] for page, lines in pages.items()}
+    found = {}
+    for level, title, page, y in outline:
+        best = _titled(title, pages.get(page, []), keys.get(page, []), y)
+        if best:
+            found.setdefault(best[0].start, (best, min(level, 6)))
+    return list(found.values())
+
+
+def _titled(title: str, lines: list[Shown], keys: list[str], y: float | None) -> list[Shown]:
+    """The lines that spell a title: the nearest to where the outline points, else the largest; empty if none does.
+
+    A line that only begins with the title ("abs  Absolute values") counts where the outline points at it.
+    """
+    wanted, opening, best = _key(title), " ".join(title.split()), (math.inf, [])
+    for i, line in enumerate(lines if wanted else ()):
+        away = abs(line.raw.box[1] - y) if y is not None else -line.size
+        for count in range(1, HEADING_LINES + 1):
+            if _spells("".join(keys[i : i + count]), wanted):
+                best = min(best, (away, lines[i : i + count]))
+        begins = line.raw.text.startswith(opening) and not line.raw.text[len(opening) :][:1].isalnum()
+        if y is not None and begins and away < 30:
+            best = min(best, (away + 15, [line]))
+    return best[1]
+
+
+def _key(text: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
+
+
+def _spells(line: str, title: str) -> bool:
+    """Equal, but for a number in front of the line that outlines often leave out."""
+    prefix = line.removesuffix(title)
+    if not line.endswith(title) or not prefix:
+        return line == title
+    return re.fullmatch(r"(chapter|appendix|part|section)?([ivxlc]+|[a-z]?\d*)", prefix) is not None

@@ -1,0 +1,192 @@
+"""The command line as a person meets it: help that teaches, one line for bad input, exit codes that mean something."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from localeval import cli
+
+OFFLINE = """
+import os, socket
+LOG = os.environ["CONNECTIONS_LOG"]
+
+def note(what):
+    with open(LOG, "a") as log:
+        log.write(what + "\\n")
+
+_connect, _lookup = socket.socket.connect, socket.getaddrinfo
+
+def connect(self, address):
+    if self.family in (socket.AF_INET, socket.AF_INET6) and not str(address[0]).startswith(("127.", "::1", "localhost")):
+        note(f"connect {address}")
+        raise OSError("no network in this test")
+    return _connect(self, address)
+
+def getaddrinfo(host, *rest, **more):
+    if host not in (None, "", "localhost", "127.0.0.1", "::1", "0.0.0.0"):
+        note(f"look up {host}")
+        raise OSError("no network in this test")
+    return _lookup(host, *rest, **more)
+
+socket.socket.connect, socket.getaddrinfo = connect, getaddrinfo
+"""
+
+
+def call(root, *words, **environment):
+    command = [sys.executable, "-m", "localeval", *words]
+    env = os.environ | {"LOCALEVAL_ROOT": str(root)} | environment
+    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+
+
+def test_help_teaches_and_names_the_exit_codes(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    said = capsys.readouterr().out
+    assert stop.value.code == 0
+    for word in ("run", "book", "check", "list", "doctor", "a first afternoon", "exit codes"):
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "toi"], "params/toi: no such study (did you mean 'toy'?)"),
+        (["run", "toy", "-p", "repeats"], "-p repeats: expected NAME=VALUE"),
+        (["run", "toy", "-p", "repeat=1"], "no notebook of this study declares it (did you mean 'repeats'?)"),
+        (["run", "toy", "30_sweep", "--publish"], "--publish: only a whole study"),
+        (["run", "toy", "-p", "corpus=data/none"], "data/none: no such folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(project, words, message):
+    done = call(project, *words)
+    problem = [line for line in done.stderr.splitlines() if line.startswith("localeval: ")]
+    assert done.returncode == 2 and len(problem) == 1 and message in problem[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_outside_a_project_it_says_so(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "localeval", "list"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={k: v for k, v in os.environ.items() if k != "LOCALEVAL_ROOT"},
+    )  # fmt: skip
+    assert done.returncode == 2 and "not inside a localeval project" in done.stderr
+
+
+BAD_FILES = {
+    "page.pdf": (b"<html><body>saved as pdf</body></html>", "not a PDF"),
+    "empty.pdf": (b"", "an empty file"),
+    "cut.pdf": (b"%PDF-1.4\n1 0 obj\n<<", "fetch or export it again"),
+    "blank.txt": (b"  \n", "no text in it"),
+    "latin.txt": (b"caf\xe9", "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_document_stops_the_run_by_name_and_leaves_nothing(project, name):
+    content, message = BAD_FILES[name]
+    (project / "data/toy/corpus" / name).write_bytes(content)
+    done = call(project, "run", "toy", "10_ingest")
+    (problem,) = [line for line in done.stderr.splitlines() if line.startswith("localeval: ")]
+    assert done.returncode == 2 and name in problem and message in problem
+    visible = [path.name for path in (project / "runs/toy/base").iterdir() if not path.name.startswith(".")]
+    assert visible == []
+
+
+def test_an_empty_folder_is_named(project):
+    shutil.rmtree(project / "data/toy/corpus")
+    (project / "data/toy/corpus").mkdir()
+    done = call(project, "run", "toy", "10_ingest")
+    assert done.returncode == 2 and "no .pdf, .md, .txt file in it" in done.stderr
+
+
+def test_a_whole_run_opens_no_connection(project, tmp_path):
+    """Also in the kernels and their children, which inherit the guard; and a BM25-only study imports no heavy engine."""
+    (tmp_path / "guard").mkdir()
+    (tmp_path / "guard" / "sitecustomize.py").write_text(OFFLINE)
+    log = tmp_path / "connections.log"
+    path = os.pathsep.join([str(tmp_path / "guard"), os.environ.get("PYTHONPATH", "")])
+    done = call(project, "run", "toy", PYTHONPATH=path, CONNECTIONS_LOG=str(log))
+    assert done.returncode == 0, done.stderr
+    assert not log.exists(), log.read_text()
+    for record in (project / "runs/toy/base").glob("*/provenance.json"):
+        assert '"engines_imported": []' in record.read_text(), record
+    assert "toy: 6 of 6 notebooks executed" in done.stdout
+    probe = subprocess.run(
+        [sys.executable, "-c", "import socket; socket.getaddrinfo('example.org', 80)"], check=False, capture_output=True,
+        env=os.environ | {"PYTHONPATH": path, "CONNECTIONS_LOG": str(log)},
+    )  # fmt: skip
+    assert probe.returncode != 0 and "look up example.org" in log.read_text(), "the guard itself can fail"
+
+
+@pytest.mark.slow
+def test_a_run_with_the_embedded_model_opens_no_connection(project, tmp_path):
+    (tmp_path / "guard").mkdir()
+    (tmp_path / "guard" / "sitecustomize.py").write_text(OFFLINE)
+    log = tmp_path / "connections.log"
+    path = os.pathsep.join([str(tmp_path / "guard"), os.environ.get("PYTHONPATH", "")])
+    words = ["-p", "retrievers=[bm25, dense, hybrid]", "-p", "models=[minilm, bge-small]"]
+    done = call(project, "run", "toy", "30_sweep", *words, PYTHONPATH=path, CONNECTIONS_LOG=str(log))
+    assert done.returncode == 0, done.stderr
+    assert not log.exists(), log.read_text()
+    (runs,) = (project / "runs/toy").glob("models=*/30_sweep/runs.csv")
+    rows = runs.read_text().splitlines()
+    assert sum(",ok," in row for row in rows) == 6 and sum(",not_run," in row for row in rows) == 4
+
+
+def test_book_and_check_and_list(executed, tmp_path, monkeypatch, capsys):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
+    assert cli.main(["list"]) == 0
+    assert "30_sweep           local: fresh      published: not run" in capsys.readouterr().out
+    assert cli.main(["book"]) == 0
+    assert f"open {root / '_build/html/index.html'}" in capsys.readouterr().out
+    page = (root / "_build/html/toy/30_sweep.html").read_text()
+    assert "Local run, executed on" in page and "section/bm25" in page
+    assert cli.main(["book"]) == 0 and "nothing changed" in capsys.readouterr().out
+    assert cli.main(["run", "toy", "--publish"]) == 0
+    assert cli.main(["check"]) == 0, capsys.readouterr().out
+    assert "check: 0 problems, 0 pages not fresh; good" in capsys.readouterr().out
+    (root / "requirements.txt").write_text("numpy==0\n")
+    assert cli.main(["check"]) == 0 and "6 pages not fresh" in capsys.readouterr().out
+    assert cli.main(["check", "--strict"]) == 1
+    metrics = root / "results/toy/30_sweep/metrics.csv"
+    metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
+    (root / "book/index.md").write_text("# Toy\n\nIt found 97 percent.\n")
+    capsys.readouterr()
+    assert cli.main(["check"]) == 1
+    said = capsys.readouterr().out
+    assert "does not re-derive" in said and "book/index.md" in said and str(root) not in said
+
+
+def test_doctor_names_what_is_missing(project, capsys, monkeypatch):
+    monkeypatch.delenv("LOCALEVAL_MODELS", raising=False)
+    (project / "requirements.txt").write_text("numpy==0.0.1\nno-such-package==1.0\n")
+    assert cli.main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "no-such-package 1.0: not installed" in said and "0.0.1 pinned" in said and "models/bge-small" in said
+
+
+def test_an_interrupted_run_keeps_what_was_finished(executed, tmp_path, monkeypatch, capsys):
+    from localeval import build
+
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
+    (root / "runs/toy/base/60_groundedness.ipynb").unlink()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "execute", interrupt)
+    assert cli.main(["run", "toy"]) == 130
+    assert "the same command goes on from there" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
+    assert cli.main(["run", "toy"]) == 0
+    assert "1 of 6 notebooks executed" in capsys.readouterr().out

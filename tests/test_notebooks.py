@@ -1,0 +1,64 @@
+"""Source notebooks are thin and clean, and run under papermill alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localeval import book, build, tables
+
+PROJECT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_source_notebooks_are_thin(path):
+    assert book.check_source(path) == []
+    assert book.check_prose([path]) == []
+
+
+def test_the_six_notebooks_exist_and_read_only_earlier_ones():
+    names = [path.stem for path in NOTEBOOKS]
+    assert names == ["10_ingest", "20_gold", "30_sweep", "40_rerank", "50_statistics", "60_groundedness"]
+    for path in NOTEBOOKS:
+        source = build.read_source(PROJECT, path.stem)
+        reads = source.metadata["localeval"]["reads"]
+        assert all(read < path.stem for read in reads)
+        code = "\n".join(cell.source for cell in source.cells if cell.cell_type == "code")
+        opened = {name for name in names if f'"{name}"' in code} - {path.stem}
+        through = {"10_ingest"} if "read_corpus(" in code else set()
+        through |= {"20_gold"} if "read_queries(" in code else set()
+        assert opened | through == set(reads), f"{path.stem} reads what it does not declare"
+
+
+def test_every_parameter_says_its_type_and_meaning():
+    for path in NOTEBOOKS:
+        source = build.read_source(PROJECT, path.stem)
+        (cell,) = [cell for cell in source.cells if "parameters" in cell.metadata.get("tags", [])]
+        for line in cell.source.splitlines():
+            assert "  # " in line and ":" in line.partition("  # ")[2], f"{path.stem}: {line}"
+
+
+def test_prose_pages_hold_no_typed_number():
+    assert book.check_prose(sorted((PROJECT / "book").rglob("*.md"))) == []
+
+
+def test_papermill_alone_runs_a_notebook(project):
+    """First from nothing: it says what to run. Then, with the base run there, it works and leaves that run untouched."""
+    command = [
+        sys.executable, "-m", "papermill", "notebooks/30_sweep.ipynb", "out.ipynb", "-f", "params/toy/30_sweep.yml",
+        "-p", "study", "toy", "-p", "repeats", "1",
+    ]  # fmt: skip
+    alone = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert alone.returncode != 0 and "python -m localeval run toy 10_ingest" in alone.stderr
+    build.run(project, "toy", "20_gold", say=lambda text: None)
+    done = subprocess.run(
+        command, cwd=project, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert tables.read_csv(project / "runs/toy/papermill/30_sweep/timings.csv")["repeat"].nunique() == 1
+    assert not (project / "runs/toy/base/30_sweep").exists()
