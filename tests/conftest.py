@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,11 +37,55 @@ def project(tmp_path, monkeypatch):
     return root
 
 
-@pytest.fixture(scope="session")
-def executed(tmp_path_factory):
-    """The toy study executed once for the whole session; not to be written to. With it, what the run printed."""
-    from localeval import build
+GUARD = """
+import os, socket
+LOG = os.environ["CONNECTIONS_LOG"]
 
-    root, said = make_project(tmp_path_factory.mktemp("toy") / "project"), []
-    build.run(root, "toy", say=said.append)
-    return root, said
+def note(what):
+    with open(LOG, "a") as log:
+        log.write(what + "\\n")
+
+_connect, _lookup = socket.socket.connect, socket.getaddrinfo
+
+def connect(self, address):
+    if self.family in (socket.AF_INET, socket.AF_INET6) and not str(address[0]).startswith(("127.", "::1", "localhost")):
+        note(f"connect {address}")
+        raise OSError("no network in this test")
+    return _connect(self, address)
+
+def getaddrinfo(host, *rest, **more):
+    if host not in (None, "", "localhost", "127.0.0.1", "::1", "0.0.0.0"):
+        note(f"look up {host}")
+        raise OSError("no network in this test")
+    return _lookup(host, *rest, **more)
+
+socket.socket.connect, socket.getaddrinfo = connect, getaddrinfo
+"""
+
+
+@dataclass(frozen=True)
+class Offline:
+    """An environment in which no process can reach another machine, and the file that says which tried."""
+
+    environment: dict
+    log: Path
+
+
+@pytest.fixture(scope="session")
+def offline(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("guard")
+    (folder / "sitecustomize.py").write_text(GUARD)
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
+    log = folder / "connections.log"
+    return Offline(os.environ | {"PYTHONPATH": path, "CONNECTIONS_LOG": str(log)}, log)
+
+
+@pytest.fixture(scope="session")
+def executed(tmp_path_factory, offline):
+    """The toy study executed once for the whole session, cut off from the network; not to be written to. With it, what was said."""
+    root = make_project(tmp_path_factory.mktemp("toy") / "project")
+    environment = offline.environment | {"LOCALEVAL_ROOT": str(root)}
+    command = [sys.executable, "-m", "localeval", "run", "toy"]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return root, done.stdout.splitlines()

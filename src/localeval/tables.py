@@ -95,7 +95,8 @@ class Run:
         """Puts what was written in place, with its provenance, and lists it: artefact, rows or bytes."""
         record = {
             "study": self.study, "notebook": self.notebook, **facts,
-            "machine": provenance.machine(), "load_average": provenance.load_average(), "versions": provenance.versions(), "engines_imported": provenance.heavy_modules(),
+            "machine": provenance.machine(), "load_average": provenance.load_average(), "versions": provenance.versions(),
+            "engines_imported": provenance.heavy_modules(),
         }  # fmt: skip
         self.path("provenance.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         target, old = self.folder / self.notebook, self.folder / f".{self.notebook}.old"

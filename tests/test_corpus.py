@@ -1,0 +1,100 @@
+"""Folders of files: what is read, what is refused and how, and texts that are the same on every system."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localeval import corpus
+from localeval.records import BadInput, Span
+
+BAD_FILES = {
+    "page.pdf": (b"<html><body>saved as pdf</body></html>", "not a PDF"),
+    "empty.pdf": (b"", "an empty file"),
+    "cut.pdf": (b"%PDF-1.4\n1 0 obj\n<<", "fetch or export it again"),
+    "blank.txt": (b"  \n", "no text in it"),
+    "empty.md": (b"", "no text in it"),
+    "latin.txt": (b"caf\xe9", "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_are_one_line_that_names_them(tmp_path, name):
+    content, message = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "good.txt").write_text("Something to read.")
+    with pytest.raises(BadInput, match=message) as error:
+        corpus.load(tmp_path)
+    assert name in str(error.value) and "\n" not in str(error.value)
+    read = corpus.load(tmp_path, strict=False)
+    assert [doc.doc_id for doc in read.documents] == ["good.txt"] and list(read.failures) == [name]
+
+
+def test_folders_that_are_missing_or_empty(tmp_path):
+    with pytest.raises(BadInput, match="no such folder"):
+        corpus.load(tmp_path / "none")
+    (tmp_path / "notes.docx").write_bytes(b"x")
+    (tmp_path / ".hidden.txt").write_text("x")
+    with pytest.raises(BadInput, match=r"no .pdf, .md, .txt file in it"):
+        corpus.load(tmp_path)
+
+
+def test_documents_are_named_by_their_place_and_come_in_order(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "index.md").write_text("# B\n\nText.")
+    (tmp_path / "a.md").write_text("# A\n\nText.")
+    (tmp_path / "index.md").write_text("# Top\n\nText.")
+    read = corpus.load(tmp_path)
+    assert [doc.doc_id for doc in read.documents] == ["a.md", "b/index.md", "index.md"]
+    assert [read.layouts[doc.doc_id].title for doc in read.documents] == ["A", "B", "Top"]
+    assert corpus.inventory(read)["headings"].tolist() == [1, 1, 1]
+
+
+def test_line_ends_and_byte_order_marks_change_nothing(tmp_path):
+    (tmp_path / "unix.md").write_bytes(b"# Kiln\nbc")
+    (tmp_path / "windows.md").write_bytes(b"\xef\xbb\xbf# Kiln\r\nbc")
+    unix, windows = corpus.load(tmp_path).documents
+    assert unix.text == windows.text == "# Kiln\nbc" and unix.text_sha256 == windows.text_sha256
+    assert unix.source_sha256 != windows.source_sha256
+    assert unix[Span("unix.md", 7, 9)] == "bc"
+
+
+def test_null_characters_are_dropped(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"a\x00b")
+    assert corpus.load(tmp_path).documents[0].text == "ab"
+
+
+def test_headings_outside_code_only(tmp_path):
+    (tmp_path / "a.md").write_text("# One\n\n```\n# not one\n```\n\n## Two\n#hash\n")
+    document, layout = corpus.read_plain(tmp_path / "a.md", "a.md")
+    assert [(document.text[h.start : h.end], h.level) for h in layout.headings] == [("# One", 1), ("## Two", 2)]
+
+
+def test_a_corpus_survives_its_file(tmp_path):
+    (tmp_path / "a.md").write_text("# One\n\nText with ü.")
+    read = corpus.load(tmp_path)
+    corpus.write_jsonl(read, tmp_path / "documents.jsonl")
+    assert corpus.read_jsonl(tmp_path / "documents.jsonl") == read
+
+
+def test_the_fingerprint_knows_texts_and_not_order(tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "b.txt").write_text("two")
+    read = corpus.load(tmp_path)
+    mark = corpus.fingerprint(read.documents)
+    assert mark == corpus.fingerprint(reversed(read.documents)) and mark.startswith("sha256:")
+    (tmp_path / "a.txt").write_text("One")
+    assert corpus.fingerprint(corpus.load(tmp_path).documents) != mark
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.integers(0, 80), st.integers(1, 40))
+def test_a_span_belongs_to_the_page_it_overlaps_most(lengths, start, length):
+    edges = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+    pages = tuple(corpus.Page(i, str(i), a, b) for i, (a, b) in enumerate(pairwise(edges)))
+    span = Span("d", start, start + length)
+    shares = [span.overlap(Span("d", page.start, page.end)) for page in pages]
+    expected = shares.index(max(shares)) if max(shares) else None
+    assert corpus.Layout("d", pages=pages).page_of(span) == expected
