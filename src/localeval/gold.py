@@ -18,8 +18,10 @@ import difflib
 import json
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
+from functools import lru_cache
 from pathlib import Path
 
 from localeval.chunking import sections
@@ -33,13 +35,13 @@ EVIDENCE_KEYS = ("doc_id", *(field.name for field in fields(Evidence) if field.n
 _SAME = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-"})
 
 
-def fold(text: str) -> tuple[str, list[int]]:
+def fold(text: str) -> tuple[str, array]:
     """Text for matching, and the raw offset of each of its characters.
 
     NFKD (so that composed and decomposed accents meet), straight quotes and hyphens, no soft hyphens, white space as one
     space. A character may become several.
     """
-    folded, offsets = [], []
+    folded, offsets = [], array("L")
     for at, raw in enumerate(text):
         for letter in unicodedata.normalize("NFKD", raw).translate(_SAME):
             if letter == "\u00ad":
@@ -53,16 +55,18 @@ def fold(text: str) -> tuple[str, list[int]]:
     return "".join(folded), offsets
 
 
+_fold_document = lru_cache(maxsize=16)(fold)  # many quotes are looked up in one document
+
+
 def find_quote(text: str, quote: str) -> list[tuple[int, int]]:
     """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks."""
-    folded, offsets = fold(text)
+    folded, offsets = _fold_document(text)
     needle = fold(quote)[0].strip()
-    if not needle:
-        return []
-    return [
-        (offsets[match.start()], offsets[match.start() + len(needle) - 1] + 1)
-        for match in re.finditer(f"(?={re.escape(needle)})", folded)
-    ]
+    places, at = [], folded.find(needle) if needle else -1
+    while at >= 0:
+        places.append((offsets[at], offsets[at + len(needle) - 1] + 1))
+        at = folded.find(needle, at + 1)
+    return places
 
 
 def anchor(corpus: Corpus, span: Span) -> dict:
