@@ -39,7 +39,7 @@ ALLOWED = {
     "sweep": {"chunking", "corpus", "embedding", "grading", "rerank", "retrieval", "tables", "tokens"},
     "figures": set(),
     "report": {"figures"},
-    "views": {"metrics", "report", "stats"},
+    "views": {"figures", "metrics", "report", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
     "cli": {"book", "build", "embedding", "provenance", "tables"},

@@ -212,10 +212,10 @@ def test_a_good_source_notebook(tmp_path):
         ("print(1)", "print()"),
         ("%matplotlib inline", "not plain Python"),
         ("\n".join(["x = 1"] * 16), "has 16 lines"),
-        ("report.forest(f, caption='Over 94 questions.')", "typed number '94'"),
-        ("report.forest(f, caption=f'{n} of 94')", "typed number '94'"),
-        ("report.forest(f, caption='All ' + 'of 94')", "typed number '94'"),
-        ("report.Figure(f, alt='From 3 up', caption='c')", "typed number '3'"),
+        ("figures.forest(f, caption='Over 94 questions.')", "typed number '94'"),
+        ("figures.forest(f, caption=f'{n} of 94')", "typed number '94'"),
+        ("figures.forest(f, caption='All ' + 'of 94')", "typed number '94'"),
+        ("figures.Figure(f, alt='From 3 up', caption='c')", "typed number '3'"),
         ("report.table(f, 'Top 5.')", "typed number '5'"),
     ],
 )
@@ -335,14 +335,14 @@ A local run; one system was [not run]{.le-state}.
 """
 CODE = """
 import pandas as pd
-from localeval import report
+from localeval import figures, report
 
 rows = pd.DataFrame({"system": ["a", "b"], "mean": [0.5, 0.61], "low": [0.4, 0.52], "high": [0.6, 0.7]})
 report.publish("n", len(rows))
 report.publish("best", rows["mean"].max())
 report.publish("means", report.table(rows, "Means of both systems."))
 """
-FOREST = 'report.forest(rows, metric="ndcg@10", caption="Both systems.")'
+FOREST = 'figures.forest(rows, metric="ndcg@10", caption="Both systems.")'
 
 
 @pytest.fixture(scope="module")
@@ -363,7 +363,7 @@ def staged(tmp_path_factory):
         new_code_cell("seed = 7", metadata={"tags": ["parameters"]}),
         new_code_cell(CODE.strip(), metadata={"tags": ["remove-cell"]}),
         new_code_cell(
-            'report.forest(rows, metric="ndcg@10", caption="Both systems.")', metadata={"tags": ["hide-input"]}
+            'figures.forest(rows, metric="ndcg@10", caption="Both systems.")', metadata={"tags": ["hide-input"]}
         ),
     ]
     notebook = new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})

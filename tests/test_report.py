@@ -60,14 +60,14 @@ def documents():
 def plots():
     risk = pd.DataFrame({"coverage": [0.1, 0.5, 1.0], "risk": [0.02, 0.1, 0.31]})
     return {
-        "forest": report.forest(summary(), metric="ndcg@10", group="rule", caption="Words."),
-        "rules": report.rules_side_by_side(summary(), "ndcg@10", RULES, SYSTEMS, caption="Words."),
-        "latency": report.quality_vs_latency(strict(), metric="ndcg@10", budget_ms=1000, caption="Words."),
-        "classes": report.page_classes(pages(), documents(), caption="Words."),
-        "strip": report.quality_strip(pages(), caption="Words."),
-        "depth": report.depth_curve(depths(), metric="ndcg@10", caption="Words."),
-        "risk": report.risk_coverage(risk, caption="Words."),
-        "histogram": report.histogram([1, 2, 2, 3, 9], label="latency in ms", marks={"budget": 5}, caption="Words."),
+        "forest": figures.forest(summary(), metric="ndcg@10", group="rule", caption="Words."),
+        "rules": figures.rules_side_by_side(summary(), "ndcg@10", RULES, SYSTEMS, caption="Words."),
+        "latency": figures.quality_vs_latency(strict(), metric="ndcg@10", budget_ms=1000, caption="Words."),
+        "classes": figures.page_classes(pages(), documents(), caption="Words."),
+        "strip": figures.quality_strip(pages(), caption="Words."),
+        "depth": figures.depth_curve(depths(), metric="ndcg@10", caption="Words."),
+        "risk": figures.risk_coverage(risk, caption="Words."),
+        "histogram": figures.histogram([1, 2, 2, 3, 9], label="latency in ms", marks={"budget": 5}, caption="Words."),
     }
 
 
@@ -116,13 +116,13 @@ def test_publish_takes_figures_and_tables(glued, drawn):
 
 
 def test_interval():
-    assert report.interval(0.7123, 0.62, 0.8) == "0.71 [0.62, 0.80]"
-    assert report.interval(-0.031, -0.1, 0.04) == "−0.03 [−0.10, 0.04]"
-    assert report.interval(0.5, float("nan"), float("nan")) == "0.50"
-    assert report.interval(float("nan"), 0, 1) == "—"
-    assert report.interval(0.5, 0.4, 0.6, ".0%") == "50% [40%, 60%]"
+    assert figures.interval(0.7123, 0.62, 0.8) == "0.71 [0.62, 0.80]"
+    assert figures.interval(-0.031, -0.1, 0.04) == "−0.03 [−0.10, 0.04]"
+    assert figures.interval(0.5, float("nan"), float("nan")) == "0.50"
+    assert figures.interval(float("nan"), 0, 1) == "—"
+    assert figures.interval(0.5, 0.4, 0.6, ".0%") == "50% [40%, 60%]"
     low = pd.Series([0.1, 0.2], index=[4, 2])
-    assert report.interval(low + 0.1, low, low + 0.2).to_dict() == {4: "0.20 [0.10, 0.30]", 2: "0.30 [0.20, 0.40]"}
+    assert figures.interval(low + 0.1, low, low + 0.2).to_dict() == {4: "0.20 [0.10, 0.30]", 2: "0.30 [0.20, 0.40]"}
 
 
 # Tables
@@ -186,7 +186,7 @@ def test_table_refuses_bad_input():
 def canvas():
     from matplotlib.figure import Figure as Canvas
 
-    with report.theme():
+    with figures.theme():
         fig = Canvas(figsize=(3, 2))
         fig.subplots().plot([1, 3, 2], label="a")
     return fig
@@ -197,11 +197,11 @@ def canvas():
 )
 def test_a_figure_needs_words(words):
     with pytest.raises(BadInput, match="a figure needs"):
-        report.Figure(canvas(), **words)
+        figures.Figure(canvas(), **words)
 
 
 def test_a_figure_has_a_name_and_a_visible_caption():
-    figure = report.Figure(canvas(), alt='Line "a"\n from 1 to 3', caption="A line & its caption.")
+    figure = figures.Figure(canvas(), alt='Line "a"\n from 1 to 3', caption="A line & its caption.")
     html = figure._repr_html_()
     assert 'role="img" aria-label="Line &quot;a&quot; from 1 to 3"' in html
     assert "<figcaption>A line &amp; its caption.</figcaption>" in html
@@ -266,40 +266,40 @@ def test_alternative_texts_hold_the_numbers(drawn, name, said):
 
 def test_a_long_alternative_text_names_the_ends():
     rows = summary(systems=[f"s{i:02}" for i in range(20)], rules=RULES[1:])
-    alt = report.forest(rows, metric="ndcg@10", caption="Words.").alt
+    alt = figures.forest(rows, metric="ndcg@10", caption="Words.").alt
     assert "20 rows; highest and lowest: s19 2.40" in alt and "s00 0.50" in alt and "s10" not in alt
 
 
 def test_a_value_that_is_not_defined_is_said_and_drawn_as_a_dash():
     rows = summary().astype({"mean": float})
     rows.loc[0, ["mean", "low", "high"]] = float("nan")
-    figure = report.rules_side_by_side(rows, "ndcg@10", RULES, SYSTEMS, caption="Words.")
+    figure = figures.rules_side_by_side(rows, "ndcg@10", RULES, SYSTEMS, caption="Words.")
     assert "fixed/bm25 document/contains not defined" in figure.alt
     assert ">—</text>" in figure.svg
 
 
 def test_names_are_text_not_formulas():
     rows = summary(systems=["a$b$c_d", "e<f>&"], rules=RULES[1:])
-    svg = report.forest(rows, metric="ndcg@10", caption="Words.").svg
+    svg = figures.forest(rows, metric="ndcg@10", caption="Words.").svg
     assert ">a$b$c_d</text>" in svg and ">e&lt;f&gt;&amp;</text>" in svg
 
 
 def test_plots_refuse_frames_they_would_misread():
     with pytest.raises(BadInput, match="no column 'low'"):
-        report.forest(summary().drop(columns="low"), metric="ndcg@10", caption="Words.")
+        figures.forest(summary().drop(columns="low"), metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="no rows left for metric 'mrr@10'"):
-        report.forest(summary(), metric="mrr@10", caption="Words.")
+        figures.forest(summary(), metric="mrr@10", caption="Words.")
     with pytest.raises(BadInput, match="more than one row for fixed/bm25"):
-        report.quality_vs_latency(pd.concat([strict(), strict()]), metric="ndcg@10", caption="Words.")
+        figures.quality_vs_latency(pd.concat([strict(), strict()]), metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="no row of 'ndcg@10' for rule 'page/overlaps'"):
-        report.rules_side_by_side(summary(), "ndcg@10", [*RULES, "page/overlaps"], SYSTEMS, caption="Words.")
+        figures.rules_side_by_side(summary(), "ndcg@10", [*RULES, "page/overlaps"], SYSTEMS, caption="Words.")
     with pytest.raises(BadInput, match="6 systems"):
         many = pd.concat([depths().assign(system=str(i)) for i in range(6)])
-        report.depth_curve(many, metric="ndcg@10", caption="Words.")
+        figures.depth_curve(many, metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="latency above 0"):
-        report.quality_vs_latency(strict().assign(p50_ms=0.0), metric="ndcg@10", caption="Words.")
+        figures.quality_vs_latency(strict().assign(p50_ms=0.0), metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="no defined value"):
-        report.histogram([float("nan")], label="x", caption="Words.")
+        figures.histogram([float("nan")], label="x", caption="Words.")
 
 
 def test_labels_beside_crowded_points_do_not_cover_each_other(monkeypatch):
@@ -312,7 +312,7 @@ def test_labels_beside_crowded_points_do_not_cover_each_other(monkeypatch):
     rows = rows.assign(mean_ms=20 * 1.15 ** np.arange(8)).assign(
         p50_ms=lambda r: r["mean_ms"], p95_ms=lambda r: 2 * r["mean_ms"]
     )
-    report.quality_vs_latency(rows, metric="ndcg@10", caption="Words.")
+    figures.quality_vs_latency(rows, metric="ndcg@10", caption="Words.")
     fig = kept["fig"]
     boxes = [t.get_window_extent(fig._get_renderer()) for t in fig.axes[0].texts if t.get_text()]
     assert len(boxes) == 8
@@ -323,7 +323,7 @@ def test_labels_beside_crowded_points_do_not_cover_each_other(monkeypatch):
 def test_empty_classes_of_a_categorical_column_are_shown():
     order = ["digital_clean", "low_text", "likely_scanned"]
     frame = pages().assign(**{"class": lambda p: pd.Categorical(p["class"], categories=order)})
-    alt = report.page_classes(frame, documents(), caption="Words.").alt
+    alt = figures.page_classes(frame, documents(), caption="Words.").alt
     assert "digital clean 22 of 30 (73.3%); low text 0 of 30 (0.0%); likely scanned 8 of 30" in alt
 
 

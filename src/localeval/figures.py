@@ -310,7 +310,8 @@ def forest(
         labels.extend(block["system"])
     ordered = pd.concat([block for _, block in blocks])
     with theme():
-        fig, ax = _canvas(0.75 + ROW * len(labels))
+        lines = 1 + max(text.count("\n") for text in labels)
+        fig, ax = _canvas(0.75 + ROW * len(labels) * (1 + lines) / 2)
         _dots(ax, ordered, positions, COLOURS[0], MARKERS[0])
         for y, text in zip(positions, texts[ordered.index], strict=True):
             _beside(ax, y, text)
@@ -320,7 +321,8 @@ def forest(
         for index in headings:
             ax.get_yticklabels()[index].set_fontweight("bold")
         ax.set_xlabel(label or metric)
-    named = rows["system"] if not group else rows[group].astype(str) + " " + rows["system"]
+    named = rows["system"].str.replace("\n", " ")
+    named = named if not group else rows[group].astype(str) + " " + named
     alt = alt or f"Forest plot of {label or metric}, mean with interval. {_listing(named, texts, rows['mean'])}."
     return Figure(fig, alt=alt, caption=caption)
 

@@ -1,4 +1,4 @@
-"""What a notebook calls to show something: glued values, tables, and the plots of `figures`.
+"""What a notebook calls to show values: glued numbers and tables. Drawings are in `figures`.
 
 Everything here is deterministic: the same data gives the same bytes.
 """
@@ -13,36 +13,8 @@ from html import escape
 
 import pandas as pd
 
-from localeval.figures import (
-    COLOURS,
-    DASH,
-    GRID,
-    INK,
-    MARKERS,
-    MUTED,
-    PAPER,
-    Figure,
-    depth_curve,
-    forest,
-    heading,
-    histogram,
-    interval,
-    minus,
-    page_classes,
-    quality_strip,
-    quality_vs_latency,
-    require_text,
-    risk_coverage,
-    rules_side_by_side,
-    theme,
-)
+from localeval.figures import DASH, heading, minus, require_text
 from localeval.records import QUERY_STATES, RUN_STATES, BadInput
-
-__all__ = [
-    "COLOURS", "GRID", "INK", "MARKERS", "MUTED", "PAPER", "Figure", "Table", "chip", "depth_curve", "forest",
-    "histogram", "interval", "page_classes", "publish", "quality_strip", "quality_vs_latency", "risk_coverage",
-    "rules_side_by_side", "table", "theme",
-]  # fmt: skip
 
 STATES = QUERY_STATES | RUN_STATES
 NUMERIC = re.compile(r"[+−-]?\.?\d[\d.,]*%?(?: (?:of [\d,]+|m?s|\[[^\]]*\]|\([^)]*\)))*")

@@ -106,7 +106,8 @@ class Run:
         self._part.rename(target)
         shutil.rmtree(old, ignore_errors=True)
         files = sorted(target.iterdir())
-        return pd.DataFrame({"artefact": [file.name for file in files], "rows": [_rows(file) for file in files]})
+        rows = pd.array([_rows(file) for file in files], dtype="Int64")
+        return pd.DataFrame({"artefact": [file.name for file in files], "rows": rows})
 
 
 def _rows(path: Path) -> int | None:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from localeval import stats
+from localeval.figures import interval
 from localeval.metrics import COUNTS
 from localeval.records import ScoringRule
-from localeval.report import interval, publish
+from localeval.report import publish
 
 
 def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFrame:
@@ -110,11 +111,33 @@ def depth_rows(summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame) 
     return pd.concat(parts, ignore_index=True) if parts else first.assign(system="no reranking")
 
 
+def differences(
+    comparisons: pd.DataFrame, columns: Sequence[str] = ("p_value", "p_adjusted", "mde", "verdict")
+) -> pd.DataFrame:
+    """Comparisons as rows to read: candidate, baseline, measure with its rule, n, the difference with its interval, and `columns`."""
+    text = interval(comparisons["delta"], comparisons["low"], comparisons["high"], "+.2f")
+    frame = comparisons[["candidate", "baseline"]].assign(
+        measure=comparisons["metric"] + ", " + comparisons["rule"], n=comparisons["n"], difference=text
+    )
+    return frame.join(comparisons[list(columns)]).rename(
+        columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"}
+    )
+
+
 def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Comparisons as rows of a forest plot; those that did not run have no row."""
     ran = comparisons[comparisons["n"] > 0]
-    label = ran["candidate"] + " − " + ran["baseline"] + " (" + ran["metric"] + ", " + ran["rule"] + ")"
+    label = ran["candidate"] + "\nagainst " + ran["baseline"] + ", " + ran["metric"]
     return pd.DataFrame({"system": label, "mean": ran["delta"], "low": ran["low"], "high": ran["high"], "n": ran["n"]})
+
+
+def abstention(useful: pd.DataFrame) -> pd.DataFrame:
+    """The table of `decisions.abstention` with intervals in one cell each."""
+    frame = useful[["system", "signal", "n", "unanswerable", "correct"]].copy()
+    frame["AURC"] = interval(useful["aurc"], useful["aurc_low"], useful["aurc_high"])
+    frame[["AURC random", "AURC oracle"]] = useful[["aurc_random", "aurc_oracle"]]
+    frame["AUROC"] = interval(useful["auroc"], useful["auroc_low"], useful["auroc_high"])
+    return frame.assign(signal=frame["signal"].str.replace("_", " "))
 
 
 def slug(*parts: str) -> str:
