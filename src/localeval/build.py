@@ -31,6 +31,7 @@ from localeval.tables import PUBLISHED_LIMIT
 
 PLUMBING = ("run_dir",)  # parameters that say where, never what; not part of a key
 TIMEOUT = 3600  # seconds one cell may take
+LOCAL_ONLY = ("hits.jsonl",)  # large, and no published number needs it: the gains are enough
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # for latencies that can be compared
 
 
@@ -351,7 +352,8 @@ def publish(root: Path, study: str, say=print) -> None:
         pages.mkdir()
         for name in notebooks(root, study):
             shutil.copy(page(root, base, name), pages)
-            small = [file for file in (root / base / name).iterdir() if file.stat().st_size <= PUBLISHED_LIMIT]
+            files = (file for file in (root / base / name).iterdir() if file.name not in LOCAL_ONLY)
+            small = [file for file in files if file.stat().st_size <= PUBLISHED_LIMIT]
             (results / name).mkdir(parents=True)
             for file in small:
                 shutil.copy(file, results / name)
