@@ -39,8 +39,8 @@ ALT_ROWS = 12
 
 
 def heading(name) -> str:
-    """A column, class or state name as people read it."""
-    return str(name).replace("_", " ")
+    """A column, class or state name as people read it; a metric such as evidence_ndcg@10 keeps its name."""
+    return str(name) if "@" in str(name) else str(name).replace("_", " ")
 
 
 def require_text(kind: str, **texts: str) -> None:
@@ -272,7 +272,15 @@ def _thousands(axis) -> None:
 
 
 def _rows_axis(ax, labels: Sequence[str], positions: Sequence[float]) -> None:
-    ax.set_yticks(positions, labels)
+    """Rows with their names to the left. Lines of a name are set one by one: a browser's fonts would not keep them aligned."""
+    several = any("\n" in label for label in labels)
+    ax.set_yticks(positions, [""] * len(labels) if several else labels)
+    for label, y in zip(labels, positions, strict=True) if several else ():
+        lines = label.split("\n")
+        for number, line in enumerate(lines):
+            offset = 6.5 * (len(lines) - 1 - 2 * number)
+            place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "annotation_clip": False}
+            _note(ax, line, (0, y), (-8, offset), INK if not number else MUTED, **place)
     ax.set_ylim(max(positions) + 0.6, min(positions) - 0.6)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
@@ -300,7 +308,7 @@ def forest(
     rows = _rows(rows, "forest", f"system mean low high {group or ''}", metric=metric)
     _once(rows, "forest", ["system", group] if group else ["system"])
     blocks = list(rows.groupby(group, sort=False)) if group else [("", rows)]
-    texts = interval(rows["mean"], rows["low"], rows["high"])
+    texts = interval(rows["mean"], rows["low"], rows["high"], ".2f" if reference is None else "+.2f")
     labels, positions, headings = [], [], []
     for name, block in blocks:
         if group:

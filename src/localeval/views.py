@@ -116,12 +116,18 @@ def differences(
 ) -> pd.DataFrame:
     """Comparisons as rows to read: candidate, baseline, measure with its rule, n, the difference with its interval, and `columns`."""
     text = interval(comparisons["delta"], comparisons["low"], comparisons["high"], "+.2f")
+    comparisons = comparisons.assign(**{name: comparisons[name].map(p_text) for name in ("p_value", "p_adjusted")})
     frame = comparisons[["candidate", "baseline"]].assign(
         measure=comparisons["metric"] + ", " + comparisons["rule"], n=comparisons["n"], difference=text
     )
     return frame.join(comparisons[list(columns)]).rename(
         columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"}
     )
+
+
+def p_text(p: float) -> str | None:
+    """A p-value to read: three decimals, and never 0."""
+    return None if pd.isna(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
