@@ -96,7 +96,7 @@ def test_grids_and_unknown_names():
     assert names == ["a/bm25", "a/hybrid:m", "b/bm25", "b/hybrid:m"]
     with pytest.raises(BadInput, match="unknown retriever 'bm52'; known: bm25"):
         sweep.grid(["a"], ["bm52"], [])
-    deeper = sweep.with_rerankers(System("a", "hybrid", "m"), ["maxsim"], [10, 20])
+    deeper = sweep.with_rerankers([System("a", "hybrid", "m")], ["maxsim"], [10, 20])
     assert [system.name for system in deeper] == ["a/hybrid:m", "a/hybrid:m+maxsim@10", "a/hybrid:m+maxsim@20"]
 
 

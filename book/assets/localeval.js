@@ -6,7 +6,7 @@
   const text = (row, column) => row.cells[column].textContent.trim();
 
   /* The number a cell begins with: "1,234", "−0.05", "71.2%", "0.71 [0.62, 0.80]". NaN for words. */
-  const number = (cell) => parseFloat(cell.replace(/−/g, "-").replace(/,(?=\d{3})/g, ""));
+  const number = (cell) => parseFloat(cell.replace(/^[<>] /, "").replace(/−/g, "-").replace(/,(?=\d{3})/g, ""));
 
   const compare = (a, b) => {
     const [x, y] = [number(a), number(b)];
@@ -69,6 +69,7 @@
     document.querySelectorAll(".text_html:has(> table.dataframe, > div > table.dataframe)").forEach((box) => {
       box.classList.add("le-scroll");
     });
+    document.querySelectorAll(".pst-scrollable-table-container").forEach((box) => box.classList.add("le-scroll"));
     document.querySelectorAll("table.le-sortable").forEach(makeSortable);
     document.querySelectorAll(".le-scroll").forEach(keepReachable);
   });

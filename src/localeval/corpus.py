@@ -259,7 +259,7 @@ def inventory(corpus: Corpus):
             )
         )
     return pd.DataFrame(
-        rows, columns=["doc_id", "title", "characters", "pages", "headings", "furniture_characters", "notes"]
+        rows, columns=["doc_id", "title", "characters", "pages", "headings", "header_footer_characters", "notes"]
     )
 
 

@@ -98,8 +98,9 @@ def _auroc(members: np.ndarray, positive: np.ndarray) -> np.ndarray:
 def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_resamples: int = 2000) -> pd.DataFrame:
     """How useful every signal of every system is. signals: `signals.csv`; outcome: from `outcomes`.
 
-    Columns: system, signal, n, unanswerable, correct, aurc with its interval, aurc_random (the overall risk), aurc_oracle (all
-    right answers first), auroc of answerable against unanswerable with its interval.
+    Columns: system, signal, n, unanswerable, correct, aurc with its interval, aurc_random (the overall risk), aurc_oracle
+    (all right answers first), gained = (random - aurc) / (random - oracle), the share of what any signal could gain, and
+    auroc of answerable against unanswerable with its interval.
     """
     both = signals.merge(outcome, on=["system", "query_id"], validate="many_to_one").sort_values(
         ["system", "signal", "query_id"]
@@ -113,10 +114,17 @@ def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_res
                 "system": system, "signal": signal, "n": len(part), "unanswerable": int((~answerable).sum()), "correct": int(correct.sum()),
                 **_with_interval("aurc", _aurc, value, ~correct, draws),
                 "aurc_random": 1 - correct.mean(), "aurc_oracle": aurc(correct.astype(float), correct),
+                "gained": _gained(value, correct),
                 **_with_interval("auroc", _auroc, value, answerable, draws),
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _gained(signal: np.ndarray, correct: np.ndarray) -> float:
+    """Comparable between systems, which a raw area is not: that one mostly follows how often the system is right."""
+    random, oracle = 1 - correct.mean(), aurc(correct.astype(float), correct)
+    return (random - aurc(signal, correct)) / (random - oracle) if random > oracle else float("nan")
 
 
 def curves(signals: pd.DataFrame, outcome: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:

@@ -32,7 +32,7 @@ VARIABLES = {
 }
 WIDTH = 5.8  # inches; drawn for a narrow column, so that the text stays readable on a phone and grows on a desk
 ROW = 0.3  # inches
-ALT_ROWS = 12
+ALT_ROWS = 24
 
 
 # Text

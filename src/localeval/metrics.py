@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from localeval.records import BadInput, Graded
+from localeval.records import BadInput, Graded, ScoringRule
 
 Metric = Callable[[Graded, int | None], float]
 
@@ -150,55 +150,52 @@ def scores_of(graded: dict[tuple[str, str], list[Graded]], names: Iterable[str])
     return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status"])
 
 
-# What each name asks, and what is computed; `{unit}` and `{counts}` are filled in from the rule.
+# What each name asks, and what is computed; which units count is the rule's part.
 ASKS = {
-    "p": ("How much of the top is evidence?", "{unit} above the cut that {counts}, over the cut"),
-    "success": ("Is any evidence near the top?", "1 if a {unit} above the cut {counts}, else 0"),
-    "rr": ("How high is the first piece of evidence?", "1 / rank of the first {unit} that {counts}; 0 below the cut"),
+    "p": ("How much of the top is evidence?", "units that count above the cut, over the cut"),
+    "success": ("Is any evidence near the top?", "1 if at least one unit above the cut counts, else 0"),
+    "rr": ("How high is the first piece of evidence?", "1 / rank of the first unit that counts; 0 when none does"),
     "recall": (
         "How much of the evidence was found?",
-        "{unit}s above the cut that {counts}, over all such {unit}s of the corpus",
+        "units that count above the cut, over all such units of the corpus",
     ),
     "ndcg": (
         "Is the evidence near the top, best first?",
-        "grade / log2(rank + 1) of {unit}s that {counts}, over the best order of all of them",
+        "grade / log2(rank + 1) summed over units that count, over the same sum for the best order of all of them",
     ),
     "evidence_recall": (
         "How much of the evidence was found?",
-        "pieces of evidence covered by a {unit} above the cut, each once, over all pieces",
+        "pieces of evidence covered by some unit above the cut, each once, over all pieces",
     ),
     "evidence_ndcg": (
         "Is each piece of evidence near the top?",
-        "as ndcg, each piece of evidence rewarded once, ideal over the evidence",
+        "as ndcg over pieces of evidence, each rewarded once; the ideal does not depend on the chunker",
     ),
     "ap": (
         "How precise is the ranking at each piece of evidence?",
-        "mean over all {unit}s that {counts} of the precision at their rank",
+        "precision at the rank of every unit that counts, averaged over all of them, found or not",
     ),
     "ndcg_exp": ("Is the evidence near the top, best first?", "as ndcg with 2^grade - 1"),
 }
 COUNTS = {
-    "contains": "holds the whole evidence",
-    "overlaps": "shares a character with the evidence",
+    "contains": "holds at least one whole piece of evidence",
+    "overlaps": "shares text with at least one piece of evidence",
     "same_document": "comes from the right document, whatever it says",
 }
 
 
-def asks_and_computes(name: str, rule) -> tuple[str, str]:
-    """What the name of a metric asks, and what is computed under one rule, in words."""
-    asks, computes = ASKS[name.partition("@")[0]]
-    return asks, computes.format(unit=rule.unit, counts=COUNTS[rule.match])
-
-
-def asks_table(names: Iterable[str], rules: Iterable[str]):
-    """The table every method section shows: metric, what its name asks, rule, what is computed here; a question stands once."""
+def asks_table(names: Iterable[str]):
+    """The table every method section shows: metric, what its name asks, what is computed here."""
     import pandas as pd
 
-    from localeval.records import ScoringRule
+    rows = [(name, *ASKS[name.partition("@")[0]]) for name in names]
+    return pd.DataFrame(rows, columns=["metric", "what its name asks", "what is computed here"])
 
-    rows = []
-    for name in names:
-        for number, rule in enumerate(rules):
-            asks, computes = asks_and_computes(name, ScoringRule.parse(rule))
-            rows.append((name, "" if number else asks, rule, computes))
-    return pd.DataFrame(rows, columns=["metric", "what its name asks", "rule", "what is computed here"])
+
+def rules_table(rules: Iterable[str]):
+    """Beside `asks_table`: what every rule ranks, and when a unit counts."""
+    import pandas as pd
+
+    parsed = [ScoringRule.parse(rule) for rule in rules]
+    rows = [(str(rule), rule.unit, f"it {COUNTS[rule.match]}") for rule in parsed]
+    return pd.DataFrame(rows, columns=["rule", "ranked unit", "a unit counts when"])

@@ -55,6 +55,13 @@ def machine() -> dict:
     }
 
 
+def machine_text() -> str:
+    """The machine in one line for a page: "AMD EPYC, 2 cores, 24 GB, Linux x86_64, 1 thread"."""
+    about = machine()
+    threads = " / ".join(dict.fromkeys(about["threads"].values()))
+    return f"{about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}, threads: {threads}"
+
+
 def load_average() -> float | None:
     """Work waiting for a processor over the last minute; None where the system does not say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

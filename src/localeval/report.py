@@ -17,7 +17,7 @@ from localeval.figures import DASH, heading, minus, require_text
 from localeval.records import QUERY_STATES, RUN_STATES, BadInput
 
 STATES = QUERY_STATES | RUN_STATES
-NUMERIC = re.compile(r"[+−-]?\.?\d[\d.,]*%?(?: (?:of [\d,]+|m?s|\[[^\]]*\]|\([^)]*\)))*")
+NUMERIC = re.compile(r"(?:[<>] )?[+−-]?\.?\d[\d.,]*%?(?: (?:of [\d,]+|m?s|\[[^\]]*\]|\([^)]*\)))*")
 
 # Values
 
@@ -91,7 +91,9 @@ def table(
         raise BadInput(f"table {caption!r}: no column {sorted(unknown)[0]!r}; it has {', '.join(map(str, columns))}")
     chips = set(states) if states is not None else {name for name in columns if _holds_states(frame[name])}
     cells = {name: [_cell(v, formats.get(name), name in chips) for v in frame[name]] for name in columns}
+    long = {name for name in columns if max((len(str(value)) for value in frame[name]), default=0) > 40}
     kinds = {name: "le-num" if _is_numeric(frame[name], formats.get(name)) else "le-text" for name in columns}
+    kinds = {name: f"{kind} le-prose" if name in long and kind == "le-text" else kind for name, kind in kinds.items()}
     head = "".join(f'<th scope="col" class="{kinds[name]}">{escape(heading(name))}</th>' for name in columns)
     body = "\n".join(_row([cells[name][i] for name in columns], kinds.values()) for i in range(len(frame)))
     html = (

@@ -174,18 +174,22 @@ def best(summary, rule: str, metric: str) -> dict:
     return part.loc[part["mean"].idxmax()].to_dict()
 
 
-def explore(scores, metric: str, rule: str, *, seed: int = SEED, n_resamples: int = N_RESAMPLES):
-    """Every system against the first, uncorrected and labelled as not designated. Same columns as `compare_designated`."""
+def explore(scores, metric: str, rule: str, baseline: str = "", *, seed: int = SEED, n_resamples: int = N_RESAMPLES):
+    """Every system against `baseline` (empty: the first), uncorrected and labelled as not designated.
+
+    Same columns as `compare_designated`.
+    """
     import pandas as pd
 
     systems = list(scores["system"].unique())
-    rows = []
-    for system in systems[1:]:
-        sides = [_values(scores, name, rule, metric) for name in (systems[0], system)]
-        if all(sides):
-            got = compare(
-                *sides, metric=metric, rule=rule, names=(systems[0], system), seed=seed, n_resamples=n_resamples
-            )
+    baseline = baseline or systems[0]
+    if baseline not in systems:
+        raise BadInput(f"no scores of {baseline!r} to compare with; systems with scores: {', '.join(systems)}")
+    rows, setup = [], {"metric": metric, "rule": rule, "seed": seed, "n_resamples": n_resamples}
+    for system in systems:
+        sides = [_values(scores, name, rule, metric) for name in (baseline, system)]
+        if system != baseline and all(sides):
+            got = compare(*sides, names=(baseline, system), **setup)
             rows.append(asdict(got) | {"verdict": "exploratory", "designated": False})
     return pd.DataFrame(rows, columns=[*Comparison.__dataclass_fields__, "verdict", "designated"])
 

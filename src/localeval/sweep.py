@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,13 @@ from localeval.corpus import Corpus, read_jsonl
 from localeval.embedding import SentenceEmbedder, VectorCache, card_of, locate, truncated_share
 from localeval.grading import Units, grade, unit_sets
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
-from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, timed
+from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, Shuffled, timed
 from localeval.tables import read_units
 from localeval.tokens import TOKENISERS
 
 LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi"}
-RETRIEVERS = (*LEXICAL, "dense", "hybrid")
+RETRIEVERS = ("random", *LEXICAL, "dense", "hybrid")
+WITHOUT_MODEL = ("random", *LEXICAL)
 WARM_UP = 3  # queries run and thrown away before the clock counts
 
 
@@ -48,18 +50,19 @@ def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[st
         for retriever in retrievers:
             if retriever not in RETRIEVERS:
                 raise BadInput(f"unknown retriever {retriever!r}; known: {', '.join(RETRIEVERS)}")
-            for model in [""] if retriever in LEXICAL else models:
+            for model in [""] if retriever in WITHOUT_MODEL else models:
                 systems.append(System(chunker, retriever, model, depth=depth))
     return systems
 
 
-def with_rerankers(base: System, rerankers: dict[str, str], depths: Iterable[int]) -> list[System]:
-    """`base`, then it again with each reranker at each depth. rerankers: name -> kind ("maxsim" or "cross_encoder")."""
-    return [base] + [
-        System(base.chunker, base.retriever, base.model, name, rerank_depth, base.depth)
-        for name in rerankers
-        for rerank_depth in depths
-    ]
+def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: Iterable[int]) -> list[System]:
+    """Every base, then it again with each reranker at each depth. rerankers: "maxsim", or cross-encoders by name."""
+    systems = []
+    for base in bases:
+        systems.append(base)
+        for name, rerank_depth in product(rerankers, depths):
+            systems.append(System(base.chunker, base.retriever, base.model, name, rerank_depth, base.depth))
+    return systems
 
 
 class Engines:
@@ -84,6 +87,8 @@ class Engines:
         return Reranked(first, self._scorer(system), system.rerank_depth) if system.reranker else first
 
     def _first_stage(self, system: System) -> Retriever:
+        if system.retriever == "random":
+            return Shuffled(self.spans(system.chunker))
         if system.retriever in LEXICAL:
             return self._once(("lexical", system.chunker, system.retriever), lambda: self._bm25(system))
         dense = self._once(("dense", system.chunker, system.model), lambda: self._dense(system))
@@ -140,8 +145,9 @@ class Engines:
             facts["truncated_share"] = self._once(
                 ("cut", system.chunker, system.model), lambda: truncated_share(embedder, texts)
             )
-            stored = self._cache.tokens if system.reranker == "maxsim" else self._cache.passages
-            facts["vector_seconds"] = float(stored(embedder, texts)["seconds"])
+            facts["vector_seconds"] = float(self._cache.passages(embedder, texts)["seconds"])
+            if system.reranker == "maxsim":
+                facts["vector_seconds"] += float(self._cache.tokens(embedder, texts)["seconds"])
         return facts
 
     def _once(self, key: tuple, make: Callable[[], object]):
@@ -334,6 +340,17 @@ def extremes(systems: Sequence[System], totals: pd.DataFrame) -> list[System]:
     by_name = {system.name: system for system in systems}
     ordered = totals.sort_values("mean_ms", kind="stable")["system"]
     return [by_name[name] for name in dict.fromkeys([*ordered.head(1), *ordered.tail(1)])]
+
+
+def deepest(systems: Sequence[System], base: System, totals: pd.DataFrame) -> str:
+    """Name of the deepest reranking of `base` that was timed; `base` itself where none was."""
+    timed_names = set(totals["system"])
+    own = [
+        s
+        for s in systems
+        if (s.chunker, s.retriever, s.model) == (base.chunker, base.retriever, base.model) and s.name in timed_names
+    ]
+    return max(own, key=lambda s: s.rerank_depth, default=base).name
 
 
 def cold_starts(

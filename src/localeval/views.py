@@ -59,10 +59,11 @@ _DENOMINATOR = (
 
 
 def costs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Chunks, share of them the model cuts, and seconds to make the vectors, per system that ran."""
+    """Chunks, share of them the model cuts, and seconds to embed them all, per system that ran."""
     columns = [column for column in ("chunks", "truncated_share", "vector_seconds") if column in runs.columns]
     ran = runs[runs["status"].isin(["ok", "empty"])]
-    return ran[["system", *columns]].rename(columns={"truncated_share": "truncated"})
+    names = {"truncated_share": "truncated", "vector_seconds": "embedding s"}
+    return ran[["system", *columns]].astype({"chunks": "Int64"}).rename(columns=names)
 
 
 def not_run(runs: pd.DataFrame) -> pd.DataFrame:
@@ -73,56 +74,71 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-MS = dict.fromkeys(("encode", "dense", "lexical", "fuse", "rerank", "mean_ms", "p50_ms", "p95_ms", "max_ms"), ".1f")
+STAGES = ("encode", "dense", "lexical", "fuse", "rerank")
+MS = {f"{name} ms": ".1f" for name in STAGES} | dict.fromkeys(("mean_ms", "p50_ms", "p95_ms", "max_ms"), ".1f")
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
     """Mean milliseconds of each stage beside the distribution of the whole, one row a system."""
     order = list(dict.fromkeys(latency["system"]))
-    means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(
-        index=order, columns=["encode", "dense", "lexical", "fuse", "rerank"]
-    )
+    means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=list(STAGES))
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
     spread = total["fastest_repeat_ms"].map("{:.1f}".format) + " to " + total["slowest_repeat_ms"].map("{:.1f}".format)
     whole = total[["mean_ms", "p50_ms", "p95_ms", "max_ms"]].assign(repeats_ms=spread, samples=total["n"])
+    means.columns = [f"{name} ms" for name in means.columns]
     return means.join(whole).rename_axis(columns=None).reset_index()
 
 
 def cold_table(cold: pd.DataFrame) -> pd.DataFrame:
-    """Median seconds of each stage over fresh processes, their sum's range and the number of processes."""
+    """Median seconds of each stage over fresh processes, the range of the way to the first answer, number of processes."""
     if cold.empty:
-        return pd.DataFrame(columns=["system", "to_first_answer", "processes"])
+        return pd.DataFrame(columns=["system", "first answer s", "processes"])
     order = list(dict.fromkeys(cold["system"]))
     parts = cold.pivot_table(index="system", columns="stage", values="seconds", aggfunc="median").reindex(order)
     known = [stage for stage in ("import", "load", "index", "first_query", "second_query") if stage in parts.columns]
     whole = cold[cold["stage"] != "second_query"].groupby(["system", "repeat"])["seconds"].sum().groupby("system")
-    span = whole.min().map("{:.2f}".format) + " to " + whole.max().map("{:.2f}".format)
-    return parts[known].assign(to_first_answer=span, processes=whole.size()).rename_axis(columns=None).reset_index()
+    ends = whole.min().map("{:.2f}".format) + " to " + whole.max().map("{:.2f}".format)
+    parts = parts[known].rename(columns={stage: f"{stage.replace('_', ' ')} s" for stage in known})
+    return parts.assign(**{"first answer s": ends, "processes": whole.size()}).rename_axis(columns=None).reset_index()
 
 
 def depth_rows(summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Summary rows with their rerank depth and latency, one line a reranker; the first stage is depth 0 of each line."""
-    rows = summary.merge(totals.drop(columns=["n"]), on="system").merge(
-        runs[["system", "reranker", "rerank_depth"]], on="system"
-    )
-    rows = rows.rename(columns={"rerank_depth": "depth"})
-    first, lines = rows[rows["depth"] == 0], [name for name in dict.fromkeys(rows["reranker"]) if name]
-    parts = [pd.concat([first, rows[rows["reranker"] == name]]).assign(system=name) for name in lines]
-    return pd.concat(parts, ignore_index=True) if parts else first.assign(system="no reranking")
+    """Summary rows with rerank depth and latency, one line a base and reranker; each begins with its base at depth 0."""
+    facts = runs[["system", "chunker", "retriever", "model", "reranker", "rerank_depth"]]
+    rows = summary.merge(totals.drop(columns=["n"]), on="system").merge(facts, on="system")
+    rows, parts = rows.rename(columns={"rerank_depth": "depth"}), []
+    for _, group in rows.groupby(["chunker", "retriever", "model"], sort=False):
+        base, names = group[group["depth"] == 0], [name for name in dict.fromkeys(group["reranker"]) if name]
+        for name in names or [""]:
+            line = pd.concat([base, group[group["reranker"] == name]]) if name else base
+            parts.append(line.assign(system=f"{base['system'].iloc[0]}{f' + {name}' if name else ''}"))
+    return pd.concat(parts, ignore_index=True)
+
+
+def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.DataFrame:
+    """Mean of one metric by category of question: a row a category with its n, a column a system."""
+    categories = {query.query_id: query.category or "(none)" for query in queries}
+    part = scores[(scores["metric"] == metric) & (scores["rule"] == rule)]
+    part = part.assign(category=part["query_id"].map(categories))
+    means = part.pivot_table(index="category", columns="system", values="value", sort=False)
+    counts = part.groupby("category")["query_id"].nunique().rename("n")
+    return counts.to_frame().join(means[list(dict.fromkeys(part["system"]))]).reset_index()
 
 
 def differences(
-    comparisons: pd.DataFrame, columns: Sequence[str] = ("p_value", "p_adjusted", "mde", "verdict")
+    comparisons: pd.DataFrame, columns: Sequence[str] = ("verdict", "p_value", "p_adjusted", "mde")
 ) -> pd.DataFrame:
-    """Comparisons as rows to read: candidate, baseline, measure with its rule, n, the difference with its interval, and `columns`."""
-    text = interval(comparisons["delta"], comparisons["low"], comparisons["high"], "+.2f")
-    comparisons = comparisons.assign(**{name: comparisons[name].map(p_text) for name in ("p_value", "p_adjusted")})
-    frame = comparisons[["candidate", "baseline"]].assign(
-        measure=comparisons["metric"] + ", " + comparisons["rule"], n=comparisons["n"], difference=text
+    """Comparisons as rows to read: candidate − baseline, measure, the difference with its interval, n, then `columns`."""
+    frame = pd.DataFrame(
+        {
+            "candidate − baseline": comparisons["candidate"] + " − " + comparisons["baseline"],
+            "measure": comparisons["metric"] + ", " + comparisons["rule"],
+            "difference": interval(comparisons["delta"], comparisons["low"], comparisons["high"], "+.2f"),
+            "n": comparisons["n"],
+        }
     )
-    return frame.join(comparisons[list(columns)]).rename(
-        columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"}
-    )
+    rest = comparisons.assign(**{name: comparisons[name].map(p_text) for name in ("p_value", "p_adjusted")})
+    return frame.join(rest[list(columns)]).rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
 
 
 def p_text(p: float) -> str | None:
@@ -141,7 +157,7 @@ def abstention(useful: pd.DataFrame) -> pd.DataFrame:
     """The table of `decisions.abstention` with intervals in one cell each."""
     frame = useful[["system", "signal", "n", "unanswerable", "correct"]].copy()
     frame["AURC"] = interval(useful["aurc"], useful["aurc_low"], useful["aurc_high"])
-    frame[["AURC random", "AURC oracle"]] = useful[["aurc_random", "aurc_oracle"]]
+    frame[["random", "oracle", "gained"]] = useful[["aurc_random", "aurc_oracle", "gained"]]
     frame["AUROC"] = interval(useful["auroc"], useful["auroc_low"], useful["auroc_high"])
     return frame.assign(signal=frame["signal"].str.replace("_", " "))
 
@@ -177,6 +193,6 @@ def publish_comparisons(comparisons: pd.DataFrame) -> None:
     for number, row in enumerate(comparisons.to_dict("records"), 1):
         if row["n"]:
             publish(f"comparison_{number}__delta", row["delta"])
-            publish(f"comparison_{number}__p_adjusted", row["p_adjusted"])
+            publish(f"comparison_{number}__p_adjusted", p_text(row["p_adjusted"]))
             publish(f"comparison_{number}__interval", span(row["low"], row["high"], "+.2f"))
         publish(f"comparison_{number}__verdict", row["verdict"].replace("_", " "))
