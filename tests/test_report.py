@@ -265,9 +265,9 @@ def test_alternative_texts_hold_the_numbers(drawn, name, said):
 
 
 def test_a_long_alternative_text_names_the_ends():
-    rows = summary(systems=[f"s{i:02}" for i in range(20)], rules=RULES[1:])
+    rows = summary(systems=[f"s{i:02}" for i in range(30)], rules=RULES[1:])
     alt = figures.forest(rows, metric="ndcg@10", caption="Words.").alt
-    assert "20 rows; highest and lowest: s19 2.40" in alt and "s00 0.50" in alt and "s10" not in alt
+    assert "30 rows; highest and lowest: s29 3.40" in alt and "s00 0.50" in alt and "s10" not in alt
 
 
 def test_a_value_that_is_not_defined_is_said_and_drawn_as_a_dash():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from localeval.records import BadInput, Hit, Span
 from localeval.rerank import MaxSim
-from localeval.retrieval import BM25, Dense, Fused, Reranked, fuse, phase, rank, timed
+from localeval.retrieval import BM25, Dense, Fused, Reranked, Shuffled, fuse, phase, rank, timed
 from localeval.tokens import ascii_words, code_aware, words
 
 
@@ -209,3 +209,10 @@ def test_a_bm25_search_imports_no_heavy_engine():
         "assert provenance.heavy_modules() == [], provenance.heavy_modules()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_chance_is_the_same_chance_every_time_and_knows_nothing():
+    names = [f"d{i:03d}" for i in range(50)]
+    arm = Shuffled(spans(*names))
+    assert arm.search("tea", 50) == Shuffled(spans(*reversed(names))).search("tea", 50)
+    assert sorted(docs(arm.search("tea", 50))) == names and docs(arm.search("tea", 50)) != docs(arm.search("kiln", 50))

@@ -94,7 +94,7 @@ def test_a_system_without_any_hit_is_empty(engines):
 def test_grids_and_unknown_names():
     names = [system.name for system in sweep.grid(["a", "b"], ["bm25", "hybrid"], ["m"])]
     assert names == ["a/bm25", "a/hybrid:m", "b/bm25", "b/hybrid:m"]
-    with pytest.raises(BadInput, match="unknown retriever 'bm52'; known: bm25"):
+    with pytest.raises(BadInput, match="unknown retriever 'bm52'; known: random, bm25"):
         sweep.grid(["a"], ["bm52"], [])
     deeper = sweep.with_rerankers([System("a", "hybrid", "m")], ["maxsim"], [10, 20])
     assert [system.name for system in deeper] == ["a/hybrid:m", "a/hybrid:m+maxsim@10", "a/hybrid:m+maxsim@20"]
