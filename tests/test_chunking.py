@@ -142,3 +142,9 @@ def test_a_bare_heading_begins_the_next_chunk():
     headings = (Heading(0, 5, 1), Heading(7, 14, 2))
     (unit,) = section(*doc(text, headings))
     assert (unit.span.start, unit.context) == (0, "Title > One > Deep")
+
+
+def test_a_long_dotted_line_costs_no_more_than_others():
+    """A table of contents or a form: 100,000 dots must not take quadratic time."""
+    dots = "." * 100_000
+    assert list(sentences(dots)) == [(0, len(dots))]
