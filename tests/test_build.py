@@ -108,6 +108,8 @@ def test_bad_overrides_are_named(project, overrides, message):
 
 
 def test_unknown_studies_and_notebooks_are_named(project):
+    with pytest.raises(BadInput, match="no such study"):
+        build.run(project, "../params/toy")
     with pytest.raises(BadInput, match=r"params/toi: no such study \(did you mean 'toy'\?\)"):
         build.run(project, "toi")
     with pytest.raises(BadInput, match=r"30_swep: not a notebook of this study \(did you mean '30_sweep'\?\)"):
@@ -188,6 +190,31 @@ def test_publishing_and_what_the_check_then_finds(executed, tmp_path):
         build.publish(root, "toy")
     shutil.copy(root / "book/toy/20_gold.ipynb", page)
     assert any("not from the same run" in problem for problem in build.check(root, "toy"))
+
+
+def test_a_touched_page_and_a_removed_file_are_found(executed, tmp_path):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    build.publish(root, "toy", say=lambda text: None)
+    page = root / "book/toy/30_sweep.ipynb"
+    page.write_text(page.read_text().replace("section/bm25", "section/bm26"))
+    (root / "results/toy/30_sweep/metrics.csv").rename(root / "results/toy/30_sweep/renamed.csv")
+    (root / "results/toy/30_sweep/gains.jsonl").unlink()
+    found = "\n".join(build.check(root, "toy"))
+    assert "its outputs are not those that were executed" in found
+    assert "metrics.csv: missing" in found and "gains.jsonl: missing" in found
+
+
+def test_a_removed_artefact_or_a_broken_page_runs_its_notebook_again(executed, tmp_path):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    steps = {step.notebook: step for step in build.plan(root, "toy")}
+    assert all(build.fresh(root, "runs/toy/base", step) for step in steps.values())
+    (root / "runs/toy/base/10_ingest/units.jsonl").unlink()
+    (root / "runs/toy/base/20_gold.ipynb").write_text("[1, 2")
+    (root / "runs/toy/base/30_sweep.ipynb").write_text("[]")
+    stale = [name for name, step in steps.items() if not build.fresh(root, "runs/toy/base", step)]
+    assert stale == ["10_ingest", "20_gold", "30_sweep"]
 
 
 def test_a_run_with_another_parameter_copies_what_is_the_same(executed, tmp_path):

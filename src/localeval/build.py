@@ -52,8 +52,7 @@ def studies(root: Path) -> list[str]:
 
 def notebooks(root: Path, study: str) -> list[str]:
     """Notebooks of a study, in order of their number."""
-    folder = root / "params" / study
-    names = sorted(path.stem for path in folder.glob("*.yml")) if folder.is_dir() else []
+    names = sorted(path.stem for path in (root / "params" / study).glob("*.yml")) if study in studies(root) else []
     if not names:
         raise BadInput(
             f"params/{study}: no such study{_near(study, studies(root))}; a study is a folder of .yml files there"
@@ -213,8 +212,17 @@ def key_of(path: Path) -> str:
     """Key of an executed notebook; empty where there is none, or where it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["metadata"]["localeval"]["key"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def fresh(root: Path, folder: str, step: Step) -> bool:
+    """Whether a run holds this step: its page with the same key, and beside it every artefact that was signed with it."""
+    artefacts = root / folder / step.notebook
+    if key_of(page(root, folder, step.notebook)) != step.key or not (artefacts / "provenance.json").is_file():
+        return False
+    record = json.loads((artefacts / "provenance.json").read_text(encoding="utf-8"))
+    return record.get("key") == step.key and all((artefacts / name).is_file() for name in record.get("artefacts", ()))
 
 
 def run(root: Path, study: str, only: str = "", overrides: dict[str, str] | None = None, say=print) -> str:
@@ -229,8 +237,8 @@ def run(root: Path, study: str, only: str = "", overrides: dict[str, str] | None
         steps = _needed(steps, only)
     executed = 0
     for number, step in enumerate(steps, 1):
-        target, where = page(root, folder, step.notebook), f"[{number}/{len(steps)}] {study} {step.notebook}"
-        if key_of(target) == step.key:
+        where = f"[{number}/{len(steps)}] {study} {step.notebook}"
+        if fresh(root, folder, step):
             continue
         if _reuse(root, f"runs/{study}/base", folder, step):
             say(f"{where}: as in the base run")
@@ -258,7 +266,7 @@ def _needed(steps: list[Step], only: str) -> list[Step]:
 
 
 def _reuse(root: Path, base: str, folder: str, step: Step) -> bool:
-    if base == folder or key_of(page(root, base, step.notebook)) != step.key:
+    if base == folder or not fresh(root, base, step):
         return False
     target = root / folder / step.notebook
     shutil.rmtree(target, ignore_errors=True)
@@ -300,7 +308,8 @@ def _sign(path: Path, key: str) -> None:
         raise RuntimeError(
             f"{path.parent.name}: the notebook ended without writing its artefacts (is its last cell run.finish()?)"
         )
-    record = json.loads(path.read_text(encoding="utf-8")) | {"key": key}
+    artefacts = sorted(file.name for file in path.parent.iterdir())
+    record = json.loads(path.read_text(encoding="utf-8")) | {"key": key, "artefacts": artefacts}
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -338,13 +347,19 @@ def tidy(notebook, step: Step):
                     f"{name} = {pformat(value, width=76, sort_dicts=False)}" for name, value in step.parameters.items()
                 ]
                 cell.source = "\n".join(["# Parameters of this run", *lines])
+    notebook.metadata["localeval"]["outputs"] = outputs_digest(notebook)
     return notebook
+
+
+def outputs_digest(notebook) -> str:
+    """Hash of what a page shows; never part of a key, only proof that nobody changed the page afterwards."""
+    return digest_json([cell.get("outputs", []) for cell in notebook.cells])
 
 
 def publish(root: Path, study: str, say=print) -> None:
     """Makes the base run of a study the published one: its pages and its small artefacts, all fresh or none."""
     base = f"runs/{study}/base"
-    stale = [step.notebook for step in plan(root, study) if key_of(page(root, base, step.notebook)) != step.key]
+    stale = [step.notebook for step in plan(root, study) if not fresh(root, base, step)]
     if stale:
         raise BadInput(f"{base}: {', '.join(stale)} not fresh; run the study before publishing it")
     with tempfile.TemporaryDirectory(dir=root / "runs") as temporary:
@@ -357,6 +372,7 @@ def publish(root: Path, study: str, say=print) -> None:
             (results / name).mkdir(parents=True)
             for file in small:
                 shutil.copy(file, results / name)
+            _sign(results / name / "provenance.json", key_of(page(root, base, name)))
         for old in (root / "book" / study).glob("*.ipynb"):
             old.unlink()
         (root / "book" / study).mkdir(parents=True, exist_ok=True)
@@ -465,11 +481,23 @@ def check(root: Path, study: str) -> list[str]:
         if not published.is_file() and not results.is_dir():
             continue
         record = results / "provenance.json"
+        gone = [file for file in _signed(record) if not (results / file).is_file()]
+        problems += [f"{where}/{file}: missing; publish the study again" for file in gone]
         if not record.is_file() or json.loads(record.read_text(encoding="utf-8")).get("key") != key_of(published):
             problems.append(f"{where}: not from the same run as book/{study}/{name}.ipynb; publish the study again")
+        if published.is_file():
+            notebook = nbformat.read(published, as_version=4)
+            if notebook.metadata.get("localeval", {}).get("outputs") != outputs_digest(notebook):
+                problems.append(
+                    f"book/{study}/{name}.ipynb: its outputs are not those that were executed; publish it again"
+                )
         if (results / "gains.jsonl").is_file():
             problems += [f"{where}/metrics.csv: {problem}" for problem in rederive(results)]
     return problems
+
+
+def _signed(record: Path) -> list[str]:
+    return json.loads(record.read_text(encoding="utf-8")).get("artefacts", []) if record.is_file() else []
 
 
 def rederive(results: Path) -> list[str]:
