@@ -401,20 +401,22 @@ def stage(root: Path, target: Path) -> Path:
         shown = _stage_study(root, target, study)
         _list_pages(toc, study, study, shown)
         for variant in _variants(root, study):
-            names = [
-                _stage_page(path, target, f"{study}/{variant.name}", "local")
-                for path in sorted(variant.glob("[!.]*.ipynb"))
-            ]
+            names = [_stage_page(path, target, f"{study}/{variant.name}", "local") for path in _pages(variant)]
             _list_pages(toc, f"{study} with {variant.name}", f"{study}/{variant.name}", names)
     toc_text = yaml.safe_dump(toc, sort_keys=False, allow_unicode=True)
     (target / "book" / "_toc.yml").write_text(toc_text, encoding="utf-8")
     return target
 
 
+def _pages(folder: Path) -> list[Path]:
+    """Finished pages of a run: those with their artefacts beside them, which the trace of a failed notebook never has."""
+    return sorted(path for path in folder.glob("[!.]*.ipynb") if path.with_suffix("").is_dir())
+
+
 def _variants(root: Path, study: str) -> list[Path]:
     folder = root / "runs" / study
     found = (path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else ()
-    return sorted(path for path in found if "=" in path.name and any(path.glob("[!.]*.ipynb")))
+    return sorted(path for path in found if "=" in path.name and _pages(path))
 
 
 def _stage_study(root: Path, target: Path, study: str) -> list[str]:
