@@ -192,6 +192,28 @@ def test_publishing_and_what_the_check_then_finds(executed, tmp_path):
     assert any("not from the same run" in problem for problem in build.check(root, "toy"))
 
 
+def test_gains_are_published_whatever_their_size_and_missed_when_gone(executed, tmp_path, monkeypatch):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    monkeypatch.setattr(build, "PUBLISHED_LIMIT", 100)
+    build.publish(root, "toy", say=lambda text: None)
+    results = root / "results/toy/30_sweep"
+    assert {path.name for path in results.iterdir()} == {"gains.jsonl", "metrics.csv", "provenance.json"}
+    assert build.check(root, "toy") == []
+    record = json.loads((results / "provenance.json").read_text())
+    (results / "provenance.json").write_text(json.dumps(record | {"artefacts": []}))
+    (results / "gains.jsonl").unlink()
+    assert any("nothing to derive it from" in problem for problem in build.check(root, "toy"))
+
+
+def test_a_folder_named_without_a_slash_is_data_too(project):
+    shutil.copytree(project / "data/toy/corpus", project / "docs")
+    edit(project / "params/toy/10_ingest.yml", corpus="docs")
+    before = keys(project)
+    (project / "docs/tea.md").write_text("# Tea\n\nChanged.\n")
+    assert changed(before, keys(project)) == ALL
+
+
 def test_a_touched_page_and_a_removed_file_are_found(executed, tmp_path):
     root = tmp_path / "project"
     shutil.copytree(executed[0], root)

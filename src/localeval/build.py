@@ -32,6 +32,7 @@ from localeval.tables import PUBLISHED_LIMIT
 PLUMBING = ("run_dir",)  # parameters that say where, never what; not part of a key
 TIMEOUT = 3600  # seconds one cell may take
 LOCAL_ONLY = ("hits.jsonl",)  # large, and no published number needs it: the gains are enough
+PROOF = ("gains.jsonl", "metrics.csv", "comparisons.csv", "provenance.json")  # published whatever their size
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # for latencies that can be compared
 
 
@@ -171,7 +172,7 @@ def _key(root: Path, source, effective: dict, keys: list[str]) -> str:
 def _data(root: Path, parameters: dict) -> Iterator[Path]:
     """Files and folders that parameters name, relative to the project."""
     for value in parameters.values():
-        if isinstance(value, str) and ("/" in value or "." in value) and "\n" not in value and (root / value).exists():
+        if isinstance(value, str) and value and len(value) < 256 and "\n" not in value and (root / value).exists():
             yield root / value
 
 
@@ -368,7 +369,7 @@ def publish(root: Path, study: str, say=print) -> None:
         for name in notebooks(root, study):
             shutil.copy(page(root, base, name), pages)
             files = (file for file in (root / base / name).iterdir() if file.name not in LOCAL_ONLY)
-            small = [file for file in files if file.stat().st_size <= PUBLISHED_LIMIT]
+            small = [file for file in files if file.stat().st_size <= PUBLISHED_LIMIT or file.name in PROOF]
             (results / name).mkdir(parents=True)
             for file in small:
                 shutil.copy(file, results / name)
@@ -493,6 +494,10 @@ def check(root: Path, study: str) -> list[str]:
                 problems.append(
                     f"book/{study}/{name}.ipynb: its outputs are not those that were executed; publish it again"
                 )
+        if (results / "metrics.csv").is_file() and not (results / "gains.jsonl").is_file():
+            problems.append(
+                f"{where}/metrics.csv: nothing to derive it from (gains.jsonl is missing); publish the study again"
+            )
         if (results / "gains.jsonl").is_file():
             problems += [f"{where}/metrics.csv: {problem}" for problem in rederive(results)]
     return problems
