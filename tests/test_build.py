@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -278,3 +279,50 @@ def test_results_are_the_same_twice(executed, tmp_path):
         "50_statistics/comparisons.csv",
     ):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+def test_a_plain_study_of_ones_own_finishes(project):
+    """Numeric ids, no unanswerable question, no comparison named, a comparison of systems that never ran: states, not crashes."""
+    gold = project / "data/toy/gold.jsonl"
+    rows = [json.loads(line) for line in gold.read_text().splitlines()]
+    rows = [row | {"query_id": f"{n:03d}"} for n, row in enumerate(rows) if row["evidence"]]
+    rows.append(
+        {
+            "query_id": "1",
+            "text": "Which document is about tea?",
+            "evidence": [{"doc_id": "tea.md", "kind": "document"}],
+        }
+    )
+    gold.write_text("\n".join(map(json.dumps, rows)))
+    missing = ["evidence_ndcg@10", "chunk/contains", "section/bm25", "section/hybrid:none"]
+    edit(project / "params/toy/50_statistics.yml", comparisons=[missing])
+    edit(
+        project / "params/toy/30_sweep.yml",
+        shown_systems=["section/dense:none"],
+        quotes=[["x/y", "chunk/contains", "p@1"]],
+    )
+    build.run(project, "toy", say=lambda text: None)
+    base = project / "runs/toy/base"
+    abstention = tables.read_csv(base / "60_groundedness/abstention.csv")
+    assert set(abstention["n"]) == {len(rows) - 1} and set(abstention["unanswerable"]) == {0}, (
+        "the document question has no chunk score"
+    )
+    assert abstention["auroc"].isna().all()
+    assert "not run: no scores of section/hybrid:none" in (base / "50_statistics.ipynb").read_text()
+    assert "001" in set(tables.read_csv(base / "30_sweep/scores.csv")["query_id"])
+    build.run(project, "toy", overrides={"comparisons": "[]"}, say=lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"repeats": "0"}, "repeats=0: every question must be asked at least once"),
+        ({"depth": "-3"}, "depth=-3: keep at least 1 hit"),
+        ({"comparisons": "[[p@1, chunk/contains]]"}, "comparisons: entry 1 must be"),
+    ],
+)
+def test_values_out_of_range_are_named(executed, tmp_path, overrides, message):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    with pytest.raises(BadInput, match=re.escape(message)):
+        build.run(root, "toy", overrides=overrides, say=lambda text: None)

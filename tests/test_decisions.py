@@ -64,7 +64,10 @@ def test_an_unanswerable_question_is_never_correct():
     scores = pd.DataFrame(
         {"system": "s", "rule": "r", "metric": "p@1", "query_id": ["a", "b"], "value": [1.0, 0.0], "status": "scored"}
     )
-    got = decisions.outcomes(scores, ["a", "b", "c"], metric="p@1", rule="r").set_index("query_id")
+    got = decisions.outcomes(scores, {"a": True, "b": True, "c": False, "d": True}, metric="p@1", rule="r").set_index(
+        "query_id"
+    )
+    assert list(got.index) == ["a", "b", "c"], "d cannot be judged under the rule: neither right nor wrong"
     assert got["answerable"].tolist() == [True, True, False]
     assert got["correct"].tolist() == [True, False, False]
 

@@ -83,6 +83,11 @@ def test_every_text_with_a_query_term_is_found_with_a_positive_score(texts, quer
     assert set(docs(hits)) == wanted and all(hit.score > 0 for hit in hits)
 
 
+def test_accented_words_share_no_letters():
+    index = BM25(spans("a", "b"), ["Die Kühe über dem Hügel", "Die Tür steht offen"], code_aware)
+    assert index.search("für Öl", 10) == [] and docs(index.search("TÜR", 10)) == ["b"]
+
+
 @given(st.permutations(range(5)))
 def test_the_order_of_input_does_not_matter(order):
     texts = ["tea pot", "tea cup", "tea", "lid", "tea pot"]
@@ -196,6 +201,13 @@ def test_phases_add_up_and_cost_nothing_unheard():
         (ascii_words, "naïve", ["na", "ve"]),
         (code_aware, "parseHTTPHeader_v2", ["parsehttpheader_v2", "parse", "http", "header", "v", "2"]),
         (code_aware, "plain words", ["plain", "words"]),
+        (
+            code_aware,
+            "für Müller ÖlTank çayOcağı",
+            ["für", "müller", "öltank", "öl", "tank", "çayocağı", "çay", "ocağı"],
+        ),
+        (code_aware, "_ __init__ a1", ["init", "a1", "a", "1"]),
+        (words, "हिन्दी İstanbul", ["हिन्दी", "istanbul"]),
     ],
 )
 def test_tokenisers(tokenise, text, terms):

@@ -170,10 +170,13 @@ def _key(root: Path, source, effective: dict, keys: list[str]) -> str:
 
 
 def _data(root: Path, parameters: dict) -> Iterator[Path]:
-    """Files and folders that parameters name, relative to the project."""
+    """Files and folders that parameters name, relative to the project, and the weights of models in lists of names."""
     for value in parameters.values():
         if isinstance(value, str) and value and len(value) < 256 and "\n" not in value and (root / value).exists():
             yield root / value
+        for name in value if isinstance(value, list) else ():
+            if isinstance(name, str) and name and (root / "models" / name / "model.safetensors").is_file():
+                yield root / "models" / name
 
 
 def imported_modules(source) -> set[Path]:

@@ -9,16 +9,24 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from localeval.records import BadInput
 
-def outcomes(scores: pd.DataFrame, query_ids: list[str], *, metric: str, rule: str) -> pd.DataFrame:
+
+def outcomes(scores: pd.DataFrame, answerable: dict[str, bool], *, metric: str, rule: str) -> pd.DataFrame:
     """Right or wrong at first rank, for every system and every query. Columns: system, query_id, answerable, correct.
 
-    A query without a score under the rule is unanswerable: answering it is wrong. metric: a 0/1 metric such as p@1.
+    answerable: query id -> whether the corpus answers it. Answering an unanswerable query is wrong. An answerable one without a
+    score cannot be judged under the rule (not applicable) and has no row: it is neither right nor wrong.
+    metric: a 0/1 metric such as p@1. Nothing to judge at all is an error.
     """
     part = scores[(scores["rule"] == rule) & (scores["metric"] == metric)]
-    wide = part.pivot(index="system", columns="query_id", values="value").reindex(columns=query_ids)
+    if part.empty:
+        raise BadInput(f"no scores of {metric} under {rule}: choose a metric and a rule that the sweep computes")
+    wide = part.pivot(index="system", columns="query_id", values="value").reindex(columns=list(answerable))
     long = wide.stack(future_stack=True).rename("value").reset_index()
-    return long.assign(answerable=long["value"].notna(), correct=long["value"].fillna(0) > 0).drop(columns="value")
+    long["answerable"] = long["query_id"].map(answerable)
+    long = long[long["value"].notna() | ~long["answerable"]]
+    return long.assign(correct=long["value"].fillna(0) > 0).drop(columns="value").reset_index(drop=True)
 
 
 def risk_coverage(signal: np.ndarray, correct: np.ndarray) -> pd.DataFrame:
@@ -141,5 +149,5 @@ def curves(signals: pd.DataFrame, outcome: pd.DataFrame, chosen: pd.DataFrame) -
 def _with_interval(name, function, signal, flag, draws) -> dict:
     value, again = function(*_counts(signal, flag))[0], function(*_counts(signal, flag, draws))
     known = again[~np.isnan(again)]
-    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
+    low, high = np.quantile(known, [0.025, 0.975]) if len(known) and np.ptp(known) > 0 else (np.nan, np.nan)
     return {name: value, f"{name}_low": low, f"{name}_high": high}

@@ -203,6 +203,11 @@ def compare_designated(
     """
     import pandas as pd
 
+    for number, entry in enumerate(comparisons, 1):
+        if not isinstance(entry, list | tuple) or len(entry) != 4 or not all(isinstance(part, str) for part in entry):
+            raise BadInput(f"comparisons: entry {number} must be [metric, rule, baseline, candidate], found {entry!r}")
+    if n_resamples < 1:
+        raise BadInput(f"n_resamples={n_resamples}: need at least 1")
     done = []
     for metric, rule, *names in comparisons:
         sides = [_values(scores, name, rule, metric) for name in names]

@@ -45,6 +45,8 @@ class Settings:
 
 def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[str], depth: int = 100) -> list[System]:
     """Every chunker with every retriever; dense and hybrid once for each model."""
+    if depth < 1:
+        raise BadInput(f"depth={depth}: keep at least 1 hit for each question")
     systems = []
     for chunker in chunkers:
         for retriever in retrievers:
@@ -177,6 +179,8 @@ def run(
     One system's failure is that system's state and not the end of the sweep. Later repeats must return the same hits; a system
     that does not is `failed`.
     """
+    if repeats < 1:
+        raise BadInput(f"repeats={repeats}: every question must be asked at least once")
     states, ready = {}, {}
     for number, system in enumerate(systems, 1):
         progress(f"index {number} of {len(systems)}: {system.name}")
@@ -212,6 +216,8 @@ def _build(system: System, engines: Engines) -> tuple[dict, Retriever | None]:
             "index_seconds": time.perf_counter() - start,
             **engines.facts(system),
         }, retriever
+    except BadInput:  # a wrong setting is the user's to mend, and would fail every system alike
+        raise
     except Exception as error:  # any engine may break in its own way; the row says how
         return {"status": "failed", "reason": _one_line(error)}, None
 

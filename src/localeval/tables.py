@@ -33,6 +33,11 @@ COLUMNS = {
         "metric", "rule", "baseline", "candidate", "n", "delta", "low", "high", "p_value", "p_adjusted", "mde", "verdict", "designated",
     ),
 }  # fmt: skip
+TEXTS = (
+    "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
+    "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
+    "note",
+)  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 
 
@@ -128,14 +133,20 @@ def write_csv(frame: pd.DataFrame, path: Path) -> None:
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """Reads a table. Empty cells of text columns are empty texts, of number columns NaN."""
-    frame = pd.read_csv(path, keep_default_na=False, na_values={}, dtype=None)
-    for column in frame.columns:
-        if frame[column].dtype == object or str(frame[column].dtype).startswith("str"):
-            numbers = pd.to_numeric(frame[column].replace("", None), errors="coerce")
-            blank = frame[column] == ""
-            if blank.any() and not blank.all() and numbers[~blank].notna().all():
-                frame[column] = numbers
+    """Reads a table. `TEXTS` columns stay texts ("001" is not 1), empty where blank; of all others a blank cell is NaN."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False)
+    for column in frame.columns.difference(TEXTS, sort=False):
+        known = {"True": True, "False": False}
+        values = frame[column]
+        if len(values) and values.isin(list(known)).all():
+            frame[column] = values.map(known)
+            continue
+        try:
+            frame[column] = pd.to_numeric(values.replace("", None))
+        except ValueError:
+            raise BadInput(
+                f"{path}: column {column!r} holds something that is no number; run its notebook again"
+            ) from None
     return frame
 
 

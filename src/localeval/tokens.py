@@ -5,23 +5,32 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 
 Tokenise = Callable[[str], list[str]]
 
-_WORD = re.compile(r"\w+")
 _LATIN = re.compile(r"[a-z0-9]+")
-_IDENTIFIER = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
-_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+
+
+@lru_cache
+def _word() -> re.Pattern:
+    """Runs of letters, digits and underscores with the marks that belong to them: Python's own class drops vowel signs."""
+    marks = "".join(chr(code) for code in range(0x300, 0x20000) if unicodedata.category(chr(code)).startswith("M"))
+    return re.compile(rf"\w[\w{marks}]*")
+
+
+def _clean(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).replace("\u00ad", "")
 
 
 def fold(text: str) -> str:
-    """NFKC, soft hyphens removed, case folded: what matching compares."""
-    return unicodedata.normalize("NFKC", text).replace("\u00ad", "").casefold()
+    """NFKC, soft hyphens removed, case folded: what matching compares. The dot that folding leaves on a Turkish i is dropped."""
+    return _clean(text).casefold().replace("i\u0307", "i")
 
 
 def words(text: str) -> list[str]:
     """Runs of letters and digits of any script, folded."""
-    return _WORD.findall(fold(text))
+    return _word().findall(fold(text))
 
 
 def ascii_words(text: str) -> list[str]:
@@ -34,14 +43,33 @@ def code_aware(text: str) -> list[str]:
 
     >>> code_aware("parseHTTPHeader_v2")
     ['parsehttpheader_v2', 'parse', 'http', 'header', 'v', '2']
+    >>> code_aware("für")
+    ['für']
     """
     terms = []
-    for token in _IDENTIFIER.findall(unicodedata.normalize("NFKC", text).replace("\u00ad", "")):
-        terms.append(token.casefold())
-        parts = [part.casefold() for part in _PARTS.findall(token)]
+    for token in _word().findall(_clean(text)):
+        token = token.strip("_")
+        if not token:
+            continue
+        terms.append(fold(token))
+        parts = [fold(part) for part in _humps(token)]
         if len(parts) > 1:
             terms.extend(parts)
     return terms
+
+
+def _humps(token: str) -> list[str]:
+    """Parts of an identifier, in letters of any script: cut at underscores, before digits and after them, before a capital that
+    follows a small letter, and before the last capital of several when a small letter follows."""
+    parts = [""]
+    for at, letter in enumerate(token):
+        before, after = token[at - 1 : at], token[at + 1 : at + 2]
+        digit = before.isdigit() != letter.isdigit() and bool(before) and not unicodedata.combining(letter)
+        hump = letter.isupper() and (before.islower() or (before.isupper() and after.islower()))
+        if letter == "_" or digit or hump:
+            parts.append("")
+        parts[-1] += "" if letter == "_" else letter
+    return [part for part in parts if part]
 
 
 TOKENISERS: dict[str, Tokenise] = {"words": words, "ascii_words": ascii_words, "code_aware": code_aware}

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from localeval import stats
+from localeval import figures, stats
 from localeval.figures import interval
 from localeval.metrics import COUNTS
 from localeval.records import ScoringRule
-from localeval.report import publish
+from localeval.report import publish, table
 
 
 def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFrame:
@@ -128,17 +128,38 @@ def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.Dat
 def differences(
     comparisons: pd.DataFrame, columns: Sequence[str] = ("verdict", "p_value", "p_adjusted", "mde")
 ) -> pd.DataFrame:
-    """Comparisons as rows to read: candidate − baseline, measure, the difference with its interval, n, then `columns`."""
-    frame = pd.DataFrame(
-        {
-            "candidate − baseline": comparisons["candidate"] + " − " + comparisons["baseline"],
-            "measure": comparisons["metric"] + ", " + comparisons["rule"],
-            "difference": interval(comparisons["delta"], comparisons["low"], comparisons["high"], "+.2f"),
-            "n": comparisons["n"],
+    """Comparisons as rows to read: candidate − baseline, measure, the difference with its interval, n, then `columns`.
+
+    One that did not run says so, and why, in place of its verdict.
+    """
+    rows = []
+    for row in comparisons.to_dict("records"):
+        words = f"not run: {row['reason']}" if row["verdict"] == "not_run" else row["verdict"]
+        named = {
+            "p_value": p_text(row["p_value"]),
+            "p_adjusted": p_text(row["p_adjusted"]),
+            "mde": row["mde"],
+            "verdict": words,
         }
-    )
-    rest = comparisons.assign(**{name: comparisons[name].map(p_text) for name in ("p_value", "p_adjusted")})
-    return frame.join(rest[list(columns)]).rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
+        rows.append(
+            {
+                "candidate − baseline": f"{row['candidate']} − {row['baseline']}",
+                "measure": f"{row['metric']}, {row['rule']}",
+                "difference": interval(row["delta"], row["low"], row["high"], "+.2f"),
+                "n": row["n"],
+                **{name: named[name] for name in columns},
+            }
+        )
+    frame = pd.DataFrame(rows, columns=["candidate − baseline", "measure", "difference", "n", *columns])
+    return frame.rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
+
+
+def forest(comparisons: pd.DataFrame, *, caption: str):
+    """A forest plot of the comparisons that ran; a sentence in an empty table where none did."""
+    rows = deltas(comparisons)
+    if rows.empty:
+        return table(rows, "No designated comparison has figures: none was named, or none ran.")
+    return figures.forest(rows, metric="difference", reference=0.0, caption=caption)
 
 
 def p_text(p: float) -> str | None:
@@ -148,9 +169,24 @@ def p_text(p: float) -> str | None:
 
 def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Comparisons as rows of a forest plot; those that did not run have no row."""
-    ran = comparisons[comparisons["n"] > 0]
-    label = ran["candidate"] + "\nagainst " + ran["baseline"] + ", " + ran["metric"]
-    return pd.DataFrame({"system": label, "mean": ran["delta"], "low": ran["low"], "high": ran["high"], "n": ran["n"]})
+    rows = [
+        (
+            f"{row['candidate']}\nagainst {row['baseline']}, {row['metric']}",
+            row["delta"],
+            row["low"],
+            row["high"],
+            row["n"],
+        )
+        for row in comparisons.to_dict("records")
+        if row["n"] > 0
+    ]
+    return pd.DataFrame(rows, columns=["system", "mean", "low", "high", "n"])
+
+
+def present(wanted: Sequence[str], summary: pd.DataFrame) -> list[str]:
+    """Systems to show, of those that have figures; all of them where none is wanted or none of the wanted ran."""
+    have = list(dict.fromkeys(summary["system"]))
+    return [name for name in wanted if name in have] or have
 
 
 def abstention(useful: pd.DataFrame) -> pd.DataFrame:
@@ -167,14 +203,18 @@ def slug(*parts: str) -> str:
     return "__".join(re.sub(r"[^a-z0-9]+", "_", part.lower()).strip("_") for part in parts)
 
 
-def span(low: float, high: float, spec: str = ".2f") -> str:
+def span(low: float, high: float, spec: str = ".2f", undefined: str = "no variation") -> str:
     """ "0.52 to 0.85" for prose; in words where the bounds are not defined."""
-    return "no variation" if pd.isna(low) or pd.isna(high) else f"{low:{spec}} to {high:{spec}}"
+    return undefined if pd.isna(low) or pd.isna(high) else f"{low:{spec}} to {high:{spec}}"
 
 
 def publish_quotes(summary: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
-    """Glues mean and interval (as text) of every `[system, rule, metric]` that a findings page quotes."""
-    for system, rule, metric in quotes:
+    """Glues mean and interval (as text) of every `[system, rule, metric]` that a findings page quotes.
+
+    A system that has no figures in this run is left out: the findings page speaks of the study's own run.
+    """
+    have = set(summary["system"])
+    for system, rule, metric in (quote for quote in quotes if quote[0] in have):
         row = stats.pick(summary, system, rule, metric)
         publish(f"{slug(system, rule, metric)}__mean", row["mean"])
         publish(f"{slug(system, rule, metric)}__interval", span(row["low"], row["high"]))
@@ -183,7 +223,7 @@ def publish_quotes(summary: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> No
 def publish_latency(totals: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
     """Glues warm mean, P50 and P95 in milliseconds of every system that a findings page quotes."""
     by_system = totals.set_index("system")
-    for system in dict.fromkeys(quote[0] for quote in quotes):
+    for system in dict.fromkeys(quote[0] for quote in quotes if quote[0] in by_system.index):
         for part in ("mean_ms", "p50_ms", "p95_ms"):
             publish(f"{slug(system)}__{part}", by_system.loc[system, part])
 
