@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 
+import nbformat
 import pytest
 import yaml
 
@@ -74,6 +75,8 @@ def test_keys_know_the_modules_a_notebook_imports():
         ("30_sweep.yml", "repeats: true", "'repeats' must be int, found bool True"),
         ("30_sweep.yml", "retrievers: bm25", "'retrievers' must be list, found str 'bm25'"),
         ("30_sweep.yml", "a: [1", r"params/toy/30_sweep.yml: not YAML \(line 2\)"),
+        ("30_sweep.yml", "repeats: 2\nrepeats: 3", "'repeats' is given twice"),
+        ("30_sweep.yml", "settings: {k1: 1, k1: 2}", "'k1' is given twice"),
         ("30_sweep.yml", "- repeats", "expected 'name: value' lines, found list"),
         (
             "35_sweep.yml",
@@ -224,7 +227,7 @@ def test_a_touched_page_and_a_removed_file_are_found(executed, tmp_path):
     (root / "results/toy/30_sweep/metrics.csv").rename(root / "results/toy/30_sweep/renamed.csv")
     (root / "results/toy/30_sweep/gains.jsonl").unlink()
     found = "\n".join(build.check(root, "toy"))
-    assert "its outputs are not those that were executed" in found
+    assert "30_sweep.ipynb: not as it was executed" in found
     assert "metrics.csv: missing" in found and "gains.jsonl: missing" in found
 
 
@@ -249,8 +252,14 @@ def test_a_run_with_another_parameter_copies_what_is_the_same(executed, tmp_path
     assert sum("as in the base run" in line for line in said) == 5
     staged = build.stage(root, tmp_path / "stage")
     captions = [part["caption"] for part in yaml.safe_load((staged / "book/_toc.yml").read_text())["parts"]]
-    assert captions == ["toy", "toy with show=1"]
-    assert "Local run" in (staged / "book/toy/10_ingest.ipynb").read_text()
+    assert captions == ["toy", "toy with show = 1"]
+    banner = lambda page: nbformat.read(staged / "book/toy" / page, as_version=4).cells[0].source.splitlines()[3]
+    assert re.fullmatch(r"Local run of toy, executed on `[\d-]+`\.", banner("10_ingest.ipynb"))
+    assert "Local run of toy with show = 1, executed on" in banner("show=1/10_ingest.ipynb")
+    assert [path.name for path in build.variants(root, "toy")] == ["show=1"]
+    edit(root / "params/toy/60_groundedness.yml", metric="success@10")
+    staged = build.stage(root, tmp_path / "stage")
+    assert banner("10_ingest.ipynb").endswith("`.") and "have changed since" in banner("60_groundedness.ipynb")
 
 
 def test_a_broken_notebook_leaves_nothing_half_written(project):
@@ -314,8 +323,101 @@ def test_a_plain_study_of_ones_own_finishes(project):
 
 
 @pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("results/toy/50_statistics/comparisons.csv", lambda text: text.replace("better", "worse").replace("0.", "1.")),
+        ("results/toy/60_groundedness/abstention.csv", lambda text: text + "one,more,row\n"),
+        ("results/toy/30_sweep/latency.csv", lambda text: text.replace(".", ",")),
+        ("results/toy/30_sweep/metrics.csv", lambda text: "not a table"),
+        ("results/toy/30_sweep/gains.jsonl", lambda text: text[: len(text) // 2]),
+        ("results/toy/30_sweep/gains.jsonl", lambda text: "[1]\n"),
+        ("results/toy/30_sweep/provenance.json", lambda text: "{"),
+        ("book/toy/30_sweep.ipynb", lambda text: text.replace("Which chunker", "Which horse")),
+        (
+            "book/toy/30_sweep.ipynb",
+            lambda text: text.replace('"k1": 1.5', '"k1": 1.6').replace('k1\\": 1.5', 'k1\\": 1.6'),
+        ),
+        ("book/toy/30_sweep.ipynb", lambda text: "[1, 2"),
+    ],
+)
+def test_every_changed_byte_of_what_was_published_is_found(executed, tmp_path, file, change):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    build.publish(root, "toy", say=lambda text: None)
+    assert build.check(root, "toy") == [] and build.stale(root, "toy") == []
+    text = (root / file).read_text()
+    assert change(text) != text
+    (root / file).write_text(change(text))
+    found = build.check(root, "toy")
+    assert found and all(
+        ("\n" not in line and "publish the study again" in line) or "re-derive" in line for line in found
+    )
+
+
+def test_a_copied_study_reads_its_own_data(project):
+    shutil.copytree(project / "params/toy", project / "params/mine")
+    with pytest.raises(BadInput, match=r"data/mine/corpus: no such folder"):
+        build.run(project, "mine", say=lambda text: None)
+    shutil.copytree(project / "data/toy", project / "data/mine")
+    build.run(project, "mine", "20_gold", say=lambda text: None)
+    step = build.plan(project, "mine")[0]
+    assert step.parameters["corpus"] == "data/mine/corpus"
+    (project / "data/mine/corpus/tea.md").write_text("# Tea\n\nAnother text.\n")
+    assert build.plan(project, "mine")[0].key != step.key, "the study's own documents are part of its key"
+
+
+def test_two_runs_into_one_folder_are_kept_apart(project):
+    import filelock
+
+    (project / "runs/toy/base").mkdir(parents=True)
+    with (
+        filelock.FileLock(project / "runs/toy/base/.lock"),
+        pytest.raises(BadInput, match="another run is writing there"),
+    ):
+        build.run(project, "toy", say=lambda text: None)
+    build.run(project, "toy", "10_ingest", say=lambda text: None)
+
+
+def test_a_study_that_cannot_be_scored_says_why(project):
+    edit(project / "params/toy/30_sweep.yml", retrievers=["dense"], models=["bge-small"])
+    with pytest.raises(BadInput, match=r"none of 2 systems could run; the first: .*models/bge-small"):
+        build.run(project, "toy", "30_sweep", say=lambda text: None)
+    edit(project / "params/toy/30_sweep.yml", retrievers=["bm25"], models=[])
+    gold = project / "data/toy/gold.jsonl"
+    rows = [json.loads(line) for line in gold.read_text().splitlines()]
+    gold.write_text("\n".join(json.dumps(row | {"evidence": []}) for row in rows))
+    with pytest.raises(BadInput, match=r"gold.jsonl: no question has evidence"):
+        build.run(project, "toy", "30_sweep", say=lambda text: None)
+    whole = [{"doc_id": "tea.md", "kind": "document"}]
+    gold.write_text("\n".join(json.dumps(row | {"evidence": whole}) for row in rows))
+    with pytest.raises(BadInput, match=r"no question can be judged under chunk/contains: (\d+) of \1 have evidence"):
+        build.run(project, "toy", "30_sweep", say=lambda text: None)
+
+
+def test_a_sweep_of_fewer_systems_than_the_study_names_finishes(executed, tmp_path):
+    """Comparisons, baseline and shown systems that a variant leaves out are states in its pages."""
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    edit(root / "params/toy/50_statistics.yml", explore_baseline="fixed/bm25-okapi")
+    build.run(root, "toy", overrides={"retrievers": "[bm25]"}, say=lambda text: None)
+    build.run(
+        root,
+        "toy",
+        overrides={"comparisons": "[[evidence_ndcg@10, chunk/contains, fixed/bm24, section/bm25]]"},
+        say=lambda text: None,
+    )
+    (folder,) = (path for path in build.variants(root, "toy") if path.name.startswith("comparisons"))
+    table = tables.read_csv(folder / "50_statistics/comparisons.csv")
+    assert table["reason"][0] == "no scores of fixed/bm24 (did you mean 'fixed/bm25'?)"
+
+
+@pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        ({"rules": "[section/contains]"}, "rules: 'section/contains' ranks units that no chunker makes"),
+        ({"rules": "[chunk/holds]"}, "unknown scoring rule 'chunk/holds'"),
+        ({"metric_names": "[ndgc@10]"}, "unknown metric 'ndgc@10'"),
+        ({"headline_metric": "ndcg@ten"}, "unknown metric 'ndcg@ten'"),
         ({"repeats": "0"}, "repeats=0: every question must be asked at least once"),
         ({"depth": "-3"}, "depth=-3: keep at least 1 hit"),
         ({"comparisons": "[[p@1, chunk/contains]]"}, "comparisons: entry 1 must be"),

@@ -98,8 +98,12 @@ def test_book_and_check_and_list(executed, tmp_path, monkeypatch, capsys):
     assert cli.main(["book"]) == 0
     assert f"open {root / '_build/html/index.html'}" in capsys.readouterr().out
     page = (root / "_build/html/toy/30_sweep.html").read_text()
-    assert "Local run, executed on" in page and "section/bm25" in page
+    assert "Local run of toy, executed on" in page and "section/bm25" in page
     assert cli.main(["book"]) == 0 and "nothing changed" in capsys.readouterr().out
+    (root / "_build/html/toy/30_sweep.html").unlink()
+    assert cli.main(["book"]) == 0 and (root / "_build/html/toy/30_sweep.html").is_file(), (
+        "a page that is gone comes back"
+    )
     assert cli.main(["run", "toy", "--publish"]) == 0
     assert cli.main(["check"]) == 0, capsys.readouterr().out
     assert "check: 0 problems, 0 pages not fresh; good" in capsys.readouterr().out

@@ -125,7 +125,7 @@ def test_files_that_are_not_there_empty_or_not_text(tmp_path, corpus):
 
 def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path, corpus):
     path = tmp_path / "bom.jsonl"
-    path.write_text('\ufeff{"query_id": "q1", "text": "?"}', encoding="utf-8")
+    path.write_text("\ufeff" + json.dumps(row()), encoding="utf-8")
     assert gold.load(path, corpus)[0].query_id == "q1"
 
 

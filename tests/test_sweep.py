@@ -156,4 +156,17 @@ def test_a_fresh_process_is_timed_by_stage(engines, tmp_path):
     )
     assert cold["stage"].tolist() == ["import", "index", "first_query", "second_query"] and (cold["seconds"] > 0).all()
     assert views.cold_table(cold)["processes"].tolist() == [1]
-    assert views.cold_table(cold.head(0)).empty
+    assert views.cold_table(cold.head(0)).empty and views.cold_table(cold)["state"].tolist() == ["ok"]
+
+
+def test_a_process_that_is_too_slow_or_breaks_is_a_state(tmp_path):
+    slow = lambda *rest, **more: sweep.cold_start(
+        System("section", "bm25"), tmp_path / "no.jsonl", tmp_path / "none.jsonl", sweep.Settings(), ["tea", "bread"], cache=tmp_path,
+        root=tmp_path, **more,
+    )  # fmt: skip
+    stopped, broken = slow(timeout=0.01), slow(timeout=60)
+    assert (
+        views.cold_table(stopped)["state"].tolist() == ["timed_out: stopped after 0 s"]
+        and stopped["seconds"].isna().all()
+    )
+    assert len(broken) == 1 and views.cold_table(broken)["state"][0].startswith("failed: FileNotFoundError")

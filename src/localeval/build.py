@@ -8,7 +8,6 @@ parameters name, and the pinned requirements. Never of output bytes: timings var
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import os
 import re
@@ -16,23 +15,26 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from pprint import pformat
 
+import filelock
 import nbformat
 import yaml
 
 from localeval.provenance import digest, digest_json, digest_path
-from localeval.records import BadInput
+from localeval.records import BadInput, near
 from localeval.tables import PUBLISHED_LIMIT
 
 PLUMBING = ("run_dir",)  # parameters that say where, never what; not part of a key
 TIMEOUT = 3600  # seconds one cell may take
 LOCAL_ONLY = ("hits.jsonl",)  # large, and no published number needs it: the gains are enough
 PROOF = ("gains.jsonl", "metrics.csv", "comparisons.csv", "provenance.json")  # published whatever their size
+OVERRIDES = ".overrides.json"  # in the folder of a run: what was given with -p
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # for latencies that can be compared
 
 
@@ -56,23 +58,16 @@ def notebooks(root: Path, study: str) -> list[str]:
     names = sorted(path.stem for path in (root / "params" / study).glob("*.yml")) if study in studies(root) else []
     if not names:
         raise BadInput(
-            f"params/{study}: no such study{_near(study, studies(root))}; a study is a folder of .yml files there"
+            f"params/{study}: no such study{near(study, studies(root))}; a study is a folder of .yml files there"
         )
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
-            raise BadInput(
-                f"params/{study}/{name}.yml: no notebook notebooks/{name}.ipynb{_near(name, _sources(root))}"
-            )
+            raise BadInput(f"params/{study}/{name}.yml: no notebook notebooks/{name}.ipynb{near(name, _sources(root))}")
     return names
 
 
 def _sources(root: Path) -> list[str]:
     return sorted(path.stem for path in (root / "notebooks").glob("*.ipynb"))
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def read_source(root: Path, name: str) -> nbformat.NotebookNode:
@@ -99,7 +94,9 @@ def read_params(root: Path, study: str, notebook: str, declared: dict) -> dict:
     path = root / "params" / study / f"{notebook}.yml"
     where = path.relative_to(root).as_posix()
     try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        given = yaml.load(path.read_text(encoding="utf-8-sig"), _Once)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{where}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise BadInput(
@@ -112,10 +109,24 @@ def read_params(root: Path, study: str, notebook: str, declared: dict) -> dict:
     return given
 
 
+class _Once(yaml.SafeLoader):
+    """YAML in which a name given twice is an error, where the plain loader would keep the last."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for name, _ in node.value:
+            if name.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{name.value!r} is given twice; keep one", name.start_mark
+                )
+            seen.add(name.value if isinstance(name.value, str) else id(name))
+        return super().construct_mapping(node, deep)
+
+
 def check_types(given: dict, declared: dict, where: str) -> None:
     for name, value in given.items():
         if name not in declared:
-            raise BadInput(f"{where}: unknown {name!r}{_near(str(name), declared)}; known: {', '.join(declared)}")
+            raise BadInput(f"{where}: unknown {name!r}{near(str(name), declared)}; known: {', '.join(declared)}")
         wanted = type(declared[name])
         fits = isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool)
         if not (fits or (wanted is float and type(value) is int) or declared[name] is None):
@@ -132,6 +143,7 @@ def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> lis
         given = read_params(root, study, name, declared[name])
         given |= {key: value for key, value in overrides.items() if key in declared[name]}
         given = {"study": study} | given if "study" in declared[name] else given
+        given |= _own_data(declared[name] | given, study)
         reads = tuple(sources[name].metadata.get("localeval", {}).get("reads", ()))
         absent = [read for read in reads if read not in steps]
         if absent:
@@ -142,13 +154,19 @@ def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> lis
     return list(steps.values())
 
 
+def _own_data(effective: dict, study: str) -> dict:
+    """Parameters that name `{study}`, with the study's own name in its place."""
+    texts = {name: value for name, value in effective.items() if isinstance(value, str)}
+    return {name: value.replace("{study}", study) for name, value in texts.items() if "{study}" in value}
+
+
 def parse_overrides(texts: dict[str, str], declared: dict[str, dict]) -> dict:
     """`-p k=v` values read as YAML and checked against every notebook that declares them; none declares it: an error."""
     known = {key: value for one in declared.values() for key, value in one.items() if key not in PLUMBING}
     found = {}
     for key, text in texts.items():
         if key not in known:
-            raise BadInput(f"-p {key}: no notebook of this study declares it{_near(key, known)}")
+            raise BadInput(f"-p {key}: no notebook of this study declares it{near(key, known)}")
         try:
             found[key] = yaml.safe_load(text)
         except yaml.YAMLError:
@@ -220,13 +238,32 @@ def key_of(path: Path) -> str:
         return ""
 
 
+def state(root: Path, folder: str, step: Step) -> str:
+    """Of a step in a run, or in what was published (empty folder): "not run", "fresh" or "stale".
+
+    Fresh: its page has the step's key, and beside it lies every artefact that was signed with that key.
+    """
+    study, name = step.study, step.notebook
+    shown = page(root, folder or f"book/{study}", name)
+    artefacts = root / (folder or f"results/{study}") / name
+    if not shown.is_file():
+        return "not run"
+    record = _record(artefacts)
+    signed = key_of(shown) == step.key == record.get("key")
+    return "fresh" if signed and all((artefacts / file).is_file() for file in record["artefacts"]) else "stale"
+
+
 def fresh(root: Path, folder: str, step: Step) -> bool:
-    """Whether a run holds this step: its page with the same key, and beside it every artefact that was signed with it."""
-    artefacts = root / folder / step.notebook
-    if key_of(page(root, folder, step.notebook)) != step.key or not (artefacts / "provenance.json").is_file():
-        return False
-    record = json.loads((artefacts / "provenance.json").read_text(encoding="utf-8"))
-    return record.get("key") == step.key and all((artefacts / name).is_file() for name in record.get("artefacts", ()))
+    return state(root, folder, step) == "fresh"
+
+
+def _record(artefacts: Path) -> dict:
+    """The provenance of a folder of artefacts: its key, and the SHA-256 of every file. Empty where it cannot be read."""
+    try:
+        record = json.loads((artefacts / "provenance.json").read_text(encoding="utf-8"))
+        return record if isinstance(record["artefacts"], dict) and isinstance(record["key"], str) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def run(root: Path, study: str, only: str = "", overrides: dict[str, str] | None = None, say=print) -> str:
@@ -239,7 +276,29 @@ def run(root: Path, study: str, only: str = "", overrides: dict[str, str] | None
     steps = plan(root, study, overrides)
     if only:
         steps = _needed(steps, only)
-    executed = 0
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    with _alone(root / folder):
+        (root / folder / OVERRIDES).write_text(json.dumps(overrides, indent=1) + "\n", encoding="utf-8")
+        _run(root, folder, steps, say)
+    return folder
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Holds a run's folder; a second run into the same one is refused instead of taking its files away."""
+    lock = filelock.FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise BadInput(f"{folder}: another run is writing there; wait until it has ended") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _run(root: Path, folder: str, steps: list[Step], say) -> None:
+    study, executed = steps[0].study, 0
     for number, step in enumerate(steps, 1):
         where = f"[{number}/{len(steps)}] {study} {step.notebook}"
         if fresh(root, folder, step):
@@ -253,13 +312,12 @@ def run(root: Path, study: str, only: str = "", overrides: dict[str, str] | None
         executed += 1
         say(f"{where}: {time.perf_counter() - start:.1f} s")
     say(f"{study}: {executed} of {len(steps)} notebooks executed ({folder})")
-    return folder
 
 
 def _needed(steps: list[Step], only: str) -> list[Step]:
     by_name = {step.notebook: step for step in steps}
     if only not in by_name:
-        raise BadInput(f"{only}: not a notebook of this study{_near(only, by_name)}; it has {', '.join(by_name)}")
+        raise BadInput(f"{only}: not a notebook of this study{near(only, by_name)}; it has {', '.join(by_name)}")
     wanted, pending = set(), [only]
     while pending:
         name = pending.pop()
@@ -295,7 +353,7 @@ def execute(root: Path, folder: str, step: Step) -> None:
             papermill.execute_notebook(
                 root / "notebooks" / f"{step.notebook}.ipynb", done, parameters=step.parameters | {"run_dir": folder},
                 kernel_name="python3", cwd=str(root), progress_bar=False, stderr_file=sys.stderr, execution_timeout=TIMEOUT,
-                extra_arguments=["--IPKernelApp.log_level=40"],
+                extra_arguments=["--IPKernelApp.log_level=50"],
             )  # fmt: skip
         except PapermillExecutionError as error:
             raise _explain(error, step, root, folder, done) from None
@@ -304,6 +362,7 @@ def execute(root: Path, folder: str, step: Step) -> None:
     part = target.with_suffix(".part")
     nbformat.write(notebook, part)
     part.replace(target)
+    target.with_suffix(".failed.ipynb").unlink(missing_ok=True)
 
 
 def _sign(path: Path, key: str) -> None:
@@ -312,7 +371,7 @@ def _sign(path: Path, key: str) -> None:
         raise RuntimeError(
             f"{path.parent.name}: the notebook ended without writing its artefacts (is its last cell run.finish()?)"
         )
-    artefacts = sorted(file.name for file in path.parent.iterdir())
+    artefacts = {file.name: digest_path(file) for file in sorted(path.parent.iterdir()) if file != path}
     record = json.loads(path.read_text(encoding="utf-8")) | {"key": key, "artefacts": artefacts}
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -351,21 +410,21 @@ def tidy(notebook, step: Step):
                     f"{name} = {pformat(value, width=76, sort_dicts=False)}" for name, value in step.parameters.items()
                 ]
                 cell.source = "\n".join(["# Parameters of this run", *lines])
-    notebook.metadata["localeval"]["outputs"] = outputs_digest(notebook)
+    notebook.metadata["localeval"]["content"] = content_digest(notebook)
     return notebook
 
 
-def outputs_digest(notebook) -> str:
-    """Hash of what a page shows; never part of a key, only proof that nobody changed the page afterwards."""
-    return digest_json([cell.get("outputs", []) for cell in notebook.cells])
+def content_digest(notebook) -> str:
+    """Hash of all a page shows; never part of a key, only proof that nobody changed the page afterwards."""
+    return digest_json([(cell.cell_type, cell.source, cell.get("outputs", [])) for cell in notebook.cells])
 
 
 def publish(root: Path, study: str, say=print) -> None:
     """Makes the base run of a study the published one: its pages and its small artefacts, all fresh or none."""
     base = f"runs/{study}/base"
-    stale = [step.notebook for step in plan(root, study) if not fresh(root, base, step)]
-    if stale:
-        raise BadInput(f"{base}: {', '.join(stale)} not fresh; run the study before publishing it")
+    old = [step.notebook for step in plan(root, study) if not fresh(root, base, step)]
+    if old:
+        raise BadInput(f"{base}: {', '.join(old)} not fresh; run the study before publishing it")
     with tempfile.TemporaryDirectory(dir=root / "runs") as temporary:
         pages, results = Path(temporary) / "pages", Path(temporary) / "results"
         pages.mkdir()
@@ -404,9 +463,15 @@ def stage(root: Path, target: Path) -> Path:
     for study in studies(root):
         shown = _stage_study(root, target, study)
         _list_pages(toc, study, study, shown)
-        for variant in _variants(root, study):
-            names = [_stage_page(path, target, f"{study}/{variant.name}", "local") for path in _pages(variant)]
-            _list_pages(toc, f"{study} with {variant.name}", f"{study}/{variant.name}", names)
+        for variant in variants(root, study):
+            keys = _keys(steps_now(root, study, variant))
+            names = [
+                _stage_page(
+                    path, target, f"{study}/{variant.name}", f"local run of {study} with {_told(variant)}", keys
+                )
+                for path in _pages(variant)
+            ]
+            _list_pages(toc, f"{study} with {_told(variant)}", f"{study}/{variant.name}", names)
     toc_text = yaml.safe_dump(toc, sort_keys=False, allow_unicode=True)
     (target / "book" / "_toc.yml").write_text(toc_text, encoding="utf-8")
     return target
@@ -417,50 +482,77 @@ def _pages(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[!.]*.ipynb") if path.with_suffix("").is_dir())
 
 
-def _variants(root: Path, study: str) -> list[Path]:
+def variants(root: Path, study: str) -> list[Path]:
+    """Folders of the local runs with other parameters that have pages."""
     folder = root / "runs" / study
     found = (path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else ()
-    return sorted(path for path in found if "=" in path.name and _pages(path))
+    return sorted(path for path in found if _overrides(path) and _pages(path))
+
+
+def _overrides(folder: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads((folder / OVERRIDES).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _told(variant: Path) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in _overrides(variant).items())
+
+
+def steps_now(root: Path, study: str, run: Path | None = None) -> list[Step]:
+    """The steps of a study as they would be now, with the parameters of a run; none where these no longer fit."""
+    try:
+        return plan(root, study, _overrides(run) if run else {})
+    except BadInput:
+        return []
+
+
+def _keys(steps: list[Step]) -> dict[str, str]:
+    return {step.notebook: step.key for step in steps}
 
 
 def _stage_study(root: Path, target: Path, study: str) -> list[str]:
-    shown, states = [], []
+    shown, states, keys = [], set(), _keys(steps_now(root, study))
     for name in notebooks(root, study):
         local, published = page(root, f"runs/{study}/base", name), root / "book" / study / f"{name}.ipynb"
-        path, state = (local, "local") if local.is_file() else (published, "published")
+        path, state = (local, f"local run of {study}") if local.is_file() else (published, PUBLISHED)
         if path.is_file():
-            shown.append(_stage_page(path, target, study, state))
-            states.append(state)
+            shown.append(_stage_page(path, target, study, state, keys))
+            states.add("published" if state == PUBLISHED else "local")
     index = target / "book" / study / "index.md"
     if index.is_file():
         title, _, rest = index.read_text(encoding="utf-8").partition("\n")
-        index.write_text(
-            f"{title}\n\n{_banner(' and '.join(sorted(set(states))) or 'no', '')}\n{rest}", encoding="utf-8"
-        )
+        index.write_text(f"{title}\n\n{_banner(OF_ALL[' and '.join(sorted(states))])}\n{rest}", encoding="utf-8")
     return shown
 
 
-def _stage_page(path: Path, target: Path, folder: str, state: str) -> str:
-    """Copies a page with a line that says which run it is; a failed notebook is no page."""
-    notebook = nbformat.read(path, as_version=4)
-    executed = notebook.metadata.get("localeval", {}).get("executed", "")
-    title, _, rest = notebook.cells[0].source.partition("\n")
-    notebook.cells[0].source = f"{title}\n\n{_banner(state, executed)}\n{rest}"
+def _stage_page(path: Path, target: Path, folder: str, state: str, keys: dict[str, str]) -> str:
+    """Copies a page with a line that says which run it is, when it was executed, and whether what made it has changed since."""
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        facts, title, rest = notebook.metadata["localeval"], *notebook.cells[0].source.split("\n", 1)
+    except Exception:  # nbformat raises whatever its parsers do
+        raise BadInput(f"{path}: not a readable page; remove it, or run its study again") from None
+    old = "" if facts.get("key") == keys.get(path.stem) else "; its parameters, data or code have changed since"
+    words = f"{state[0].upper()}{state[1:]}, executed on `{facts.get('executed', 'an unknown day')}`{old}"
+    notebook.cells[0].source = f"{title}\n\n{_banner(words, local=state != PUBLISHED)}\n{rest}"
     out = target / "book" / folder / path.name
     out.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, out)
     return path.stem
 
 
-def _banner(state: str, executed: str) -> str:
-    words = {
-        "local": "Local run", "published": "Published run: the outputs that came with the project",
-        "local and published": "Some pages of this study are local runs, the others came with the project",
-        "no": "No notebook of this study has been executed yet",
-    }[state]  # fmt: skip
-    date = f", executed on `{executed}`" if executed else ""
-    kind = "le-provenance le-local" if state.startswith("local") else "le-provenance"
-    return f":::{{div}} {kind}\n{words}{date}.\n:::\n"
+PUBLISHED = "published run: the outputs that came with the project"
+OF_ALL = {
+    "local": "Local run", "published": f"{PUBLISHED[0].upper()}{PUBLISHED[1:]}",
+    "local and published": "Some pages of this study are local runs, the others came with the project",
+    "": "No notebook of this study has been executed yet",
+}  # fmt: skip
+
+
+def _banner(words: str, *, local: bool = False) -> str:
+    return f":::{{div}} le-provenance{' le-local' if local else ''}\n{words}.\n:::\n"
 
 
 def _list_pages(toc: dict, caption: str, folder: str, names: list[str]) -> None:
@@ -486,28 +578,35 @@ def check(root: Path, study: str) -> list[str]:
         where = f"results/{study}/{name}"
         if not published.is_file() and not results.is_dir():
             continue
-        record = results / "provenance.json"
-        gone = [file for file in _signed(record) if not (results / file).is_file()]
-        problems += [f"{where}/{file}: missing; publish the study again" for file in gone]
-        if not record.is_file() or json.loads(record.read_text(encoding="utf-8")).get("key") != key_of(published):
+        record = _record(results)
+        for file, signed in record.get("artefacts", {}).items():
+            if not (results / file).is_file():
+                problems.append(f"{where}/{file}: missing; publish the study again")
+            elif digest_path(results / file) != signed:
+                problems.append(f"{where}/{file}: changed after it was published; publish the study again")
+        if record.get("key", "") != key_of(published) or not record:
             problems.append(f"{where}: not from the same run as book/{study}/{name}.ipynb; publish the study again")
         if published.is_file():
-            notebook = nbformat.read(published, as_version=4)
-            if notebook.metadata.get("localeval", {}).get("outputs") != outputs_digest(notebook):
-                problems.append(
-                    f"book/{study}/{name}.ipynb: its outputs are not those that were executed; publish it again"
-                )
+            problems += _changed_page(published, f"book/{study}/{name}.ipynb")
         if (results / "metrics.csv").is_file() and not (results / "gains.jsonl").is_file():
             problems.append(
                 f"{where}/metrics.csv: nothing to derive it from (gains.jsonl is missing); publish the study again"
             )
         if (results / "gains.jsonl").is_file():
-            problems += [f"{where}/metrics.csv: {problem}" for problem in rederive(results)]
+            try:
+                problems += [f"{where}/metrics.csv: {problem}" for problem in rederive(results)]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                problems.append(f"{where}: cannot be read ({type(error).__name__}: {error}); publish the study again")
     return problems
 
 
-def _signed(record: Path) -> list[str]:
-    return json.loads(record.read_text(encoding="utf-8")).get("artefacts", []) if record.is_file() else []
+def _changed_page(path: Path, where: str) -> list[str]:
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        same = notebook.metadata["localeval"]["content"] == content_digest(notebook)
+    except Exception:  # nbformat raises whatever its parsers do
+        return [f"{where}: not a page that was executed here; publish the study again"]
+    return [] if same else [f"{where}: not as it was executed (text, code or outputs changed); publish the study again"]
 
 
 def rederive(results: Path) -> list[str]:
@@ -537,9 +636,9 @@ def stale(root: Path, study: str) -> list[str]:
     """Published pages that are older than the code, parameters or data they came from."""
     found = []
     for step in plan(root, study):
-        published = root / "book" / study / f"{step.notebook}.ipynb"
-        if not published.is_file():
+        now = state(root, "", step)
+        if now == "not run":
             found.append(f"book/{study}/{step.notebook}.ipynb: not published")
-        elif key_of(published) != step.key:
+        elif now == "stale":
             found.append(f"book/{study}/{step.notebook}.ipynb: older than its code, parameters or data")
     return found

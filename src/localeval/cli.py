@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -35,6 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"localeval: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"localeval: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        return 2
     except RuntimeError as error:
         print(f"localeval: {error}", file=sys.stderr)
         return 1
@@ -53,7 +55,7 @@ DESCRIPTIONS = {
     "check": "Fails when a published metric does not re-derive from its gains, a page holds an error, an unexecuted cell, "
     "an absolute path or a typed number, or the built site a dead link.",
     "list": "Shows every study, its notebooks, and whether the local and the published run are fresh.",
-    "doctor": "Looks at Python, packages, models and engines. Opens no connection.",
+    "doctor": "Looks at Python, packages and models. Opens no connection.",
 }
 HELP = {
     "run": "execute the notebooks of a study that are not fresh",
@@ -119,15 +121,15 @@ def _book(arguments: argparse.Namespace) -> int:
 
     root = find_root()
     staged, site = build.stage(root, root / "_build" / "stage"), root / "_build" / "html"
-    key = digest_path(staged) + digest_path(Path(book.__file__))
+    sources = digest_path(staged) + digest_path(Path(book.__file__))
     stamp = root / "_build" / "html.key"
-    if (site / "index.html").is_file() and stamp.is_file() and stamp.read_text() == key:
+    if stamp.is_file() and stamp.read_text() == sources + digest_path(site):
         _say("book: nothing changed")
     else:
         stamp.unlink(missing_ok=True)
         _say("book: building")
         book.build(staged, site)
-        stamp.write_text(key)
+        stamp.write_text(sources + digest_path(site))
     _say(f"open {site / 'index.html'}")
     return 0
 
@@ -160,18 +162,13 @@ def _list(arguments: argparse.Namespace) -> int:
     for study in build.studies(root):
         print(study)
         for step in build.plan(root, study):
-            local, published = (
-                build.page(root, f"runs/{study}/base", step.notebook),
-                root / "book" / study / f"{step.notebook}.ipynb",
-            )
-            print(
-                f"  {step.notebook:<18} local: {_state(local, step.key):<10} published: {_state(published, step.key)}"
-            )
+            local, published = build.state(root, f"runs/{study}/base", step), build.state(root, "", step)
+            print(f"  {step.notebook:<18} local: {local:<10} published: {published}")
+        for variant in build.variants(root, study):
+            folder = variant.relative_to(root).as_posix()
+            states = [build.state(root, folder, step) for step in build.steps_now(root, study, variant)]
+            print(f"  {folder}: {states.count('fresh')} of {len(states)} notebooks fresh")
     return 0
-
-
-def _state(path: Path, key: str) -> str:
-    return "not run" if not path.is_file() else "fresh" if build.key_of(path) == key else "stale"
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -181,13 +178,6 @@ def _doctor(arguments: argparse.Namespace) -> int:
     lines = [_python(), *_pins(root / "requirements.txt")]
     for card in embedding.CARDS.values():
         lines.append(_model(card, embedding.locate(card, root), embedding.verify))
-    for engine, what in (("tesseract", "OCR of scanned pages"),):
-        lines.append(
-            (
-                "ok" if shutil.which(engine) else "optional",
-                f"{engine}: {'found' if shutil.which(engine) else f'not found; only needed for {what}'}",
-            )
-        )
     for state, text in lines:
         print(f"{state:<9} {text}")
     about = machine()

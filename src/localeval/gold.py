@@ -96,6 +96,8 @@ def load(path: Path, corpus: Corpus) -> list[Query]:
         queries.append(_query(row, where, corpus))
     if not queries:
         raise BadInput(f"{path}: no question in it; write one JSON object a line")
+    if not any(query.answerable for query in queries):
+        raise BadInput(f"{path}: no question has evidence, so nothing can be scored; quote the answer of at least one")
     return queries
 
 

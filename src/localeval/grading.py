@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from localeval.records import QUERY_STATES, Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
+from localeval.records import QUERY_STATES, BadInput, Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
 
 # Which rules can judge evidence of which kind. A rule finer than the evidence was judged at is not applicable.
 APPLICABLE = {
@@ -70,6 +70,20 @@ def unit_sets(corpus, chunks: dict[str, list[Unit]]) -> dict[tuple[str, str], Un
     return own | {(name, kind): units for name in chunks for kind, units in shared.items()}
 
 
+RANKED = ("chunk", "page", "document")  # kinds of unit that `unit_sets` holds
+
+
+def known_rules(rules: Iterable[str]) -> list[str]:
+    """The rules as given; one that is misspelt, or ranks a kind of unit that nothing here makes, is bad input."""
+    rules = list(rules)
+    for text in rules:
+        if ScoringRule.parse(text).unit not in RANKED:
+            raise BadInput(f"rules: {text!r} ranks units that no chunker makes; use {', '.join(RANKED)}")
+    if not rules:
+        raise BadInput("rules: name at least one, as in chunk/contains")
+    return rules
+
+
 def reach(queries: Sequence[Query], rules: Iterable[str], units: dict[tuple[str, str], Units]):
     """What could be found at all, before any search: state of every query per chunker and rule.
 
@@ -79,7 +93,7 @@ def reach(queries: Sequence[Query], rules: Iterable[str], units: dict[tuple[str,
 
     chunkers = list(dict.fromkeys(name for name, _ in units))
     rows = []
-    for text in rules:
+    for text in known_rules(rules):
         rule = ScoringRule.parse(text)
         for name in chunkers:
             rows += [(name, text, one.query_id, grade([], one, rule, units[name, rule.unit]).status) for one in queries]

@@ -119,6 +119,14 @@ def parse(name: str) -> tuple[Metric, int | None]:
     return METRICS[match[1]], int(match[2]) if match[2] else None
 
 
+def known(names: Iterable[str]) -> list[str]:
+    """The names, each once and in order; an unknown one is bad input."""
+    names = list(dict.fromkeys(names))
+    for name in names:
+        parse(name)
+    return names
+
+
 def is_binary(name: str) -> bool:
     """True for metrics that are 0 or 1 for every query: their degenerate intervals are Wilson's."""
     return name.partition("@")[0] in BINARY or name == "p@1"

@@ -5,6 +5,8 @@ Every record is frozen. Nothing here reads a file or imports an engine.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 UNIT_KINDS = ("document", "page", "section", "chunk", "symbol")
@@ -26,6 +28,12 @@ RUN_STATES = {
     "timed_out": "started and was stopped at its time limit",
     "not_comparable": "ran, on other inputs than the side it is compared with",
 }
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """ " (did you mean 'x'?)" for the closest known word; nothing where none is close, or where the word itself is known."""
+    found = difflib.get_close_matches(word, [str(one) for one in dict.fromkeys(known)], 1)
+    return f" (did you mean {found[0]!r}?)" if found and found[0] != word else ""
 
 
 class BadInput(ValueError):
@@ -209,7 +217,7 @@ class ScoringRule:
 
     def __post_init__(self):
         if self.unit not in UNIT_KINDS or self.match not in MATCHES:
-            raise ValueError(
+            raise BadInput(
                 f"unknown scoring rule '{self.unit}/{self.match}' "
                 f"(units: {', '.join(UNIT_KINDS)}; matches: {', '.join(MATCHES)})"
             )

@@ -11,10 +11,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from localeval.records import BadInput, Comparison
+from localeval.records import BadInput, Comparison, near
 
 SEED = 20260921
 N_RESAMPLES = 10_000
+DRAWS = 5_000_000  # draws held in memory at once
 TIE = 1e-12  # two sums of flipped differences closer than this are the same sum
 
 
@@ -31,8 +32,10 @@ class Interval:
 
 def _resampled_means(values: np.ndarray, seed: int, n_resamples: int) -> np.ndarray:
     """Means of `n_resamples` resamples of the rows, drawn with replacement. values: (n,) -> (n_resamples,)."""
-    draws = np.random.default_rng(seed).integers(0, len(values), size=(n_resamples, len(values)))
-    return values[draws].mean(axis=1)
+    generator, n = np.random.default_rng(seed), len(values)
+    block = max(1, DRAWS // n)  # the same stream of draws in any block size
+    sizes = [min(block, n_resamples - done) for done in range(0, n_resamples, block)]
+    return np.concatenate([values[generator.integers(0, n, size=(size, n))].mean(axis=1) for size in sizes])
 
 
 def interval(
@@ -184,7 +187,7 @@ def explore(scores, metric: str, rule: str, baseline: str = "", *, seed: int = S
     systems = list(scores["system"].unique())
     baseline = baseline or systems[0]
     if baseline not in systems:
-        raise BadInput(f"no scores of {baseline!r} to compare with; systems with scores: {', '.join(systems)}")
+        raise BadInput(f"no scores of {baseline!r} to compare with{near(baseline, systems)}")
     rows, setup = [], {"metric": metric, "rule": rule, "seed": seed, "n_resamples": n_resamples}
     for system in systems:
         sides = [_values(scores, name, rule, metric) for name in (baseline, system)]
@@ -212,8 +215,8 @@ def compare_designated(
     for metric, rule, *names in comparisons:
         sides = [_values(scores, name, rule, metric) for name in names]
         if not all(sides):
-            missing = ", ".join(name for name, side in zip(names, sides, strict=True) if not side)
-            nothing = {"n": 0, "verdict": "not_run", "reason": f"no scores of {missing}"}
+            missing = [name for name, side in zip(names, sides, strict=True) if not side]
+            nothing = {"n": 0, "verdict": "not_run", "reason": _no_scores(scores, metric, rule, missing)}
             done.append({"metric": metric, "rule": rule, "baseline": names[0], "candidate": names[1], **nothing})
             continue
         got = compare(*sides, metric=metric, rule=rule, names=tuple(names), seed=seed, n_resamples=n_resamples)
@@ -224,6 +227,14 @@ def compare_designated(
         row["verdict"] = verdict(Comparison(**row))
     columns = [*Comparison.__dataclass_fields__, "verdict", "reason"]
     return pd.DataFrame(done).reindex(columns=columns).assign(designated=True)
+
+
+def _no_scores(scores, metric: str, rule: str, missing: Sequence[str]) -> str:
+    """Why a comparison cannot be made, with the nearest name that does have scores."""
+    part = scores[(scores["rule"] == rule) & (scores["metric"] == metric)]
+    if part.empty:
+        return f"no scores of {metric} under {rule}{near(metric, scores['metric'])}"
+    return "; ".join(f"no scores of {name}{near(name, part['system'])}" for name in missing)
 
 
 def _values(scores, system: str, rule: str, metric: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ import pandas as pd
 from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
 from localeval.embedding import SentenceEmbedder, VectorCache, card_of, locate, truncated_share
-from localeval.grading import Units, grade, unit_sets
+from localeval.grading import Units, grade, known_rules, unit_sets
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
 from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, Shuffled, timed
 from localeval.tables import read_units
@@ -183,10 +183,15 @@ def run(
         raise BadInput(f"repeats={repeats}: every question must be asked at least once")
     states, ready = {}, {}
     for number, system in enumerate(systems, 1):
-        progress(f"index {number} of {len(systems)}: {system.name}")
         states[system.name], retriever = _build(system, engines)
+        progress(
+            f"index {number} of {len(systems)}: {system.name}{'' if retriever else ': ' + states[system.name]['status']}"
+        )
         if retriever:
             ready[system.name] = retriever
+    if not ready:
+        first = next(iter(states.values()), {"reason": "none was named"})["reason"]
+        raise BadInput(f"none of {len(states)} systems could run; the first: {first}")
     depth = {system.name: system.depth for system in systems}
     hits, timings = {}, []
     for query in queries[:WARM_UP]:
@@ -267,10 +272,21 @@ def grade_all(
     names = list(dict.fromkeys(name for name, _ in hits))
     graded = {}
     for name in names:
-        for text in rules:
+        for text in known_rules(rules):
             rule = ScoringRule.parse(text)
             units = engines.unit_sets[chunker[name], rule.unit]
             graded[name, text] = [grade(hits[name, query.query_id], query, rule, units) for query in queries]
+    judged = any(
+        one.status in ("scored", "unreachable")
+        for (_, rule), some in graded.items()
+        for one in some
+        if rule == rules[0]
+    )
+    if not judged:
+        raise BadInput(
+            f"no question can be judged under {rules[0]}: {sum(query.answerable for query in queries)} of {len(queries)} have evidence, "
+            "all of it coarser than the rule; give quotes, or put a coarser rule first"
+        )
     return graded
 
 
@@ -307,12 +323,16 @@ def _certainty(scores: np.ndarray) -> dict[str, float]:
     return {"top_score": float(first), "margin": float(margin), "spread": float((shares * np.log(shares)).sum())}
 
 
+COLD = ["system", "repeat", "stage", "seconds", "status", "reason"]
+
+
 def cold_start(
     system: System, documents: Path, units: Path, settings: Settings, queries: Sequence[str],
     *, cache: Path, root: Path, repeats: int = 3, timeout: float = 120,
 ) -> pd.DataFrame:  # fmt: skip
-    """Seconds from a fresh process to its second answer, split. Columns: system, repeat, stage, seconds.
+    """Seconds from a fresh process to its second answer, split. Columns: system, repeat, stage, seconds, status, reason.
 
+    A process that breaks or is stopped after `timeout` seconds ends the repeats with one row that has a state and no seconds.
     Stages: import, load (model weights), index (vectors already on disk), first_query, second_query. The operating
     system's file cache is warm after the first repeat, so this is a new process and not a cold disk.
     """
@@ -323,22 +343,24 @@ def cold_start(
     code = "import time; start = time.perf_counter(); from localeval import sweep; sweep.cold_child(start)"
     rows = []
     for repeat in range(repeats):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            input=json.dumps(job),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(
-                f"cold start of {system.name} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else done.returncode}"
-            )
-        rows += [
-            (system.name, repeat, stage, seconds) for stage, seconds in json.loads(done.stdout.splitlines()[-1]).items()
-        ]
-    return pd.DataFrame(rows, columns=["system", "repeat", "stage", "seconds"])
+        laps, status, reason = _fresh_process(code, json.dumps(job), timeout)
+        rows += [(system.name, repeat, stage, seconds, status, reason) for stage, seconds in laps.items()]
+        if status != "ok":
+            break
+    return pd.DataFrame(rows, columns=COLD)
+
+
+def _fresh_process(code: str, job: str, timeout: float) -> tuple[dict[str, float], str, str]:
+    """Seconds by stage, state and reason of one process."""
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(command, input=job, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return {"": np.nan}, "timed_out", f"stopped after {timeout:.0f} s"
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return {"": np.nan}, "failed", last[:200]
+    return json.loads(done.stdout.splitlines()[-1]), "ok", ""
 
 
 def extremes(systems: Sequence[System], totals: pd.DataFrame) -> list[System]:
@@ -375,9 +397,7 @@ def cold_starts(
         progress(f"cold start: {system.name}")
         place = {"cache": engines.cache_folder, "root": engines.root}
         parts.append(cold_start(system, documents, units, engines.settings, texts, repeats=repeats, **place))
-    return (
-        pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["system", "repeat", "stage", "seconds"])
-    )
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLD)
 
 
 def cold_child(start: float) -> None:

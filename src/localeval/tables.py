@@ -85,8 +85,8 @@ class Run:
         )
 
     def data(self, path: str) -> Path:
-        """A file or folder of the study's data, relative to the project."""
-        return self.root / path
+        """A file or folder of the study's data, relative to the project; `{study}` in it stands for the study's name."""
+        return self.root / path.replace("{study}", self.study)
 
     def say(self, text: str) -> None:
         """Progress for the terminal; not part of the page."""
@@ -134,7 +134,13 @@ def write_csv(frame: pd.DataFrame, path: Path) -> None:
 
 def read_csv(path: Path) -> pd.DataFrame:
     """Reads a table. `TEXTS` columns stay texts ("001" is not 1), empty where blank; of all others a blank cell is NaN."""
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False)
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
+        raise BadInput(f"{path}: not a table; run its notebook again") from None
+    missing = [column for column in COLUMNS.get(path.name, ()) if column not in frame.columns]
+    if missing:
+        raise BadInput(f"{path}: lacks the column {missing[0]!r}; run its notebook again")
     for column in frame.columns.difference(TEXTS, sort=False):
         known = {"True": True, "False": False}
         values = frame[column]
@@ -158,8 +164,11 @@ def write_jsonl(rows: Iterable[dict], path: Path) -> None:
 
 def read_jsonl(path: Path) -> Iterator[dict]:
     with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
+        for number, line in enumerate(lines, 1):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                raise BadInput(f"{path}:{number}: not JSON; run its notebook again") from None
 
 
 def write_units(units: dict[str, list[Unit]], path: Path) -> None:

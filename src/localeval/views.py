@@ -10,7 +10,7 @@ import pandas as pd
 from localeval import figures, stats
 from localeval.figures import interval
 from localeval.metrics import COUNTS
-from localeval.records import ScoringRule
+from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
 
 
@@ -91,15 +91,22 @@ def stages(latency: pd.DataFrame) -> pd.DataFrame:
 
 def cold_table(cold: pd.DataFrame) -> pd.DataFrame:
     """Median seconds of each stage over fresh processes, the range of the way to the first answer, number of processes."""
-    if cold.empty:
-        return pd.DataFrame(columns=["system", "first answer s", "processes"])
     order = list(dict.fromkeys(cold["system"]))
+    last = cold.groupby("system", sort=False)[["status", "reason"]].last()
+    states = last["status"] + (": " + last["reason"]).where(last["reason"] != "", "")
+    cold = cold[cold["status"] == "ok"]
+    if cold.empty:
+        return states.rename("state").reset_index()
     parts = cold.pivot_table(index="system", columns="stage", values="seconds", aggfunc="median").reindex(order)
     known = [stage for stage in ("import", "load", "index", "first_query", "second_query") if stage in parts.columns]
     whole = cold[cold["stage"] != "second_query"].groupby(["system", "repeat"])["seconds"].sum().groupby("system")
     ends = whole.min().map("{:.2f}".format) + " to " + whole.max().map("{:.2f}".format)
     parts = parts[known].rename(columns={stage: f"{stage.replace('_', ' ')} s" for stage in known})
-    return parts.assign(**{"first answer s": ends, "processes": whole.size()}).rename_axis(columns=None).reset_index()
+    return (
+        parts.assign(**{"first answer s": ends, "processes": whole.size(), "state": states})
+        .rename_axis(columns=None)
+        .reset_index()
+    )
 
 
 def depth_rows(summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -123,6 +130,22 @@ def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.Dat
     means = part.pivot_table(index="category", columns="system", values="value", sort=False)
     counts = part.groupby("category")["query_id"].nunique().rename("n")
     return counts.to_frame().join(means[list(dict.fromkeys(part["system"]))]).reset_index()
+
+
+def by_question(
+    graded: dict[tuple[str, str], list[Graded]], queries, rule: str, systems: Sequence[str]
+) -> pd.DataFrame:
+    """Rank of the first hit that counts, a row a question and a column a system; in its place the state of a question that has none.
+
+    "missed": some unit could have counted, and none of the hits kept does.
+    """
+    rows = {query.query_id: {"question": query.text} for query in queries}
+    for system in systems:
+        for one in graded[system, rule]:
+            ranks = [rank for rank, gain in one.gains if gain > 0]
+            rows[one.query_id][system] = str(ranks[0]) if ranks else "missed" if one.status == "scored" else one.status
+    frame = pd.DataFrame.from_dict(rows, orient="index")
+    return frame.rename_axis("query_id").reset_index()
 
 
 def differences(
