@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from localeval import book, build, tables
+from localeval import book, build, cli, tables
 
 PROJECT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
@@ -45,6 +47,24 @@ def test_every_parameter_says_its_type_and_meaning():
 
 def test_prose_pages_hold_no_typed_number():
     assert book.check_prose(sorted((PROJECT / "book").rglob("*.md"))) == []
+
+
+def printed_commands():
+    """Every `localeval` command that a page or the help prints, without its prompt and its remark."""
+    pages = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "book").rglob("*.md"))]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()] + cli.EPILOG.splitlines()
+    calls = (re.fullmatch(r"(?:\$ |  |(?=\.))(?:\.venv/bin/)?localeval ([a-z].*?)(?:   +.*)?", line) for line in lines)
+    return sorted({call[1].partition(" #")[0].strip() for call in calls if call})
+
+
+def test_printed_commands_work_as_printed():
+    commands = printed_commands()
+    assert {command.split()[0] for command in commands} >= {"run", "book", "check", "list", "doctor"}
+    for command in commands:
+        arguments = cli._parser().parse_args(shlex.split(command))
+        if arguments.command is cli._run and arguments.study == "handbook":
+            steps = build.plan(PROJECT, "handbook", dict(map(cli._assignment, arguments.parameter)))
+            assert not arguments.notebook or arguments.notebook in [step.notebook for step in steps]
 
 
 def test_papermill_alone_runs_a_notebook(project):
