@@ -80,6 +80,15 @@ def test_a_corpus_survives_its_file(tmp_path):
     assert corpus.read_jsonl(tmp_path / "documents.jsonl") == read
 
 
+def test_a_document_is_found_by_its_id_without_a_walk_through_all():
+    documents = tuple(corpus.make_document(f"{i}.txt", str(i), b"") for i in range(3))
+    read = corpus.Corpus(documents, {}, {})
+    assert read["2.txt"] is documents[2] and read._by_id is read._by_id
+    assert read == corpus.Corpus(documents, {}, {})
+    with pytest.raises(KeyError, match="3.txt"):
+        read["3.txt"]
+
+
 def test_the_fingerprint_knows_texts_and_not_order(tmp_path):
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.txt").write_text("two")

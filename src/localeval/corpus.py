@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 from localeval.records import BadInput, Document, Span, Unit
@@ -92,7 +93,7 @@ class Layout:
         return best.index
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Corpus:
     """Documents in order of `doc_id`, their layouts, and the files that could not be read with the reason."""
 
@@ -100,11 +101,12 @@ class Corpus:
     layouts: dict[str, Layout]
     failures: dict[str, str]
 
+    @cached_property
+    def _by_id(self) -> dict[str, Document]:
+        return {document.doc_id: document for document in self.documents}
+
     def __getitem__(self, doc_id: str) -> Document:
-        for document in self.documents:
-            if document.doc_id == doc_id:
-                return document
-        raise KeyError(doc_id)
+        return self._by_id[doc_id]
 
     def text(self, span: Span) -> str:
         return self[span.doc_id][span]
