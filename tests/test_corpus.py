@@ -73,6 +73,44 @@ def test_headings_outside_code_only(tmp_path):
     assert [(document.text[h.start : h.end], h.level) for h in layout.headings] == [("# One", 1), ("## Two", 2)]
 
 
+FENCES = {
+    "closed by the same character only": ("```\n~~~\n# no\n```\n# yes", ["# yes"]),
+    "closed by as many or more": ("````\n```\n# no\n`````\n# yes", ["# yes"]),
+    "closed by nothing but the fence": ("```\n# no\n```python\n# no\n``` \t\n# yes", ["# yes"]),
+    "code within a line": ("```x = 1``` is code\n\n# yes", ["# yes"]),
+    "tildes may hold backticks": ("~~~ a`b\n# no\n~~~\n# yes", ["# yes"]),
+    "indented by up to three spaces": ("   ```\n# no\n  ```\n# yes", ["# yes"]),
+    "indented further is no fence": ("text\n\n    ```\n\n# yes", ["# yes"]),
+    "does not close when indented further": ("```\n# no\n    ```\n# no", []),
+    "unclosed runs to the end": ("# yes\n```\n# no\n", ["# yes"]),
+    "two are too few": ("``\n# yes\n``", ["# yes"]),
+}
+
+
+@pytest.mark.parametrize("what", FENCES)
+def test_code_fences_are_those_of_commonmark(tmp_path, what):
+    text, expected = FENCES[what]
+    (tmp_path / "a.md").write_text(text)
+    document, layout = corpus.read_plain(tmp_path / "a.md", "a.md")
+    assert [document.text[h.start : h.end] for h in layout.headings] == expected
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_only_newlines_end_a_line(tmp_path, separator):
+    (tmp_path / "a.md").write_text(
+        f"one{separator}# no\r\n# yes{separator}too\n\n## last", encoding="utf-8", newline=""
+    )
+    document, layout = corpus.read_plain(tmp_path / "a.md", "a.md")
+    assert [document.text[h.start : h.end] for h in layout.headings] == [f"# yes{separator}too", "## last"]
+
+
+@pytest.mark.parametrize("name", ["README.MD", "Readme.Md"])
+def test_markdown_is_known_whatever_the_case_of_its_suffix(tmp_path, name):
+    (tmp_path / name).write_text("# One\n\nText.")
+    (document,) = corpus.load(tmp_path).documents
+    assert document.doc_id == name and len(corpus.load(tmp_path).layouts[name].headings) == 1
+
+
 def test_a_corpus_survives_its_file(tmp_path):
     (tmp_path / "a.md").write_text("# One\n\nText with ü.")
     read = corpus.load(tmp_path)

@@ -18,6 +18,11 @@ from localeval.records import BadInput, Document, Span, Unit
 
 SUFFIXES = (".pdf", ".md", ".txt")
 
+# Code fences as CommonMark has them: what opens one may name a language, what closes it stands alone.
+_FENCE_OPENS = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_FENCE_CLOSES = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
+_HEADING = re.compile(r"(#{1,6})[ \t]+\S")
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -147,20 +152,23 @@ def read_plain(path: Path, doc_id: str, language: str = "en") -> tuple[Document,
         text = normalise(source.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    headings = _markdown_headings(text) if path.suffix == ".md" else ()
+    headings = _markdown_headings(text) if path.suffix.lower() == ".md" else ()
     title = text[headings[0].start : headings[0].end].lstrip("# ").strip() if headings else path.stem
     return make_document(doc_id, text, source, language), Layout(doc_id, title, headings=headings)
 
 
 def _markdown_headings(text: str) -> tuple[Heading, ...]:
-    headings, fenced, position = [], False, 0
-    for line in text.splitlines(keepends=True):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        match = None if fenced else re.match(r"(#{1,6})[ \t]+\S", line)
-        if match:
-            headings.append(Heading(position, position + len(line.rstrip()), len(match[1])))
-        position += len(line)
+    headings, fence, position = [], "", 0
+    for line in text.split("\n"):
+        if fence:
+            closes = _FENCE_CLOSES.match(line)
+            if closes and closes[1].startswith(fence):  # the same character, at least as often
+                fence = ""
+        elif opens := _FENCE_OPENS.match(line):
+            fence = opens[1]
+        elif heading := _HEADING.match(line):
+            headings.append(Heading(position, position + len(line.rstrip()), len(heading[1])))
+        position += len(line) + 1
     return tuple(headings)
 
 
