@@ -33,6 +33,51 @@ def test_bad_files_are_one_line_that_names_them(tmp_path, name):
     assert [doc.doc_id for doc in read.documents] == ["good.txt"] and list(read.failures) == [name]
 
 
+def test_all_unreadable_files_are_named_in_one_line(tmp_path):
+    for name, (content, _) in BAD_FILES.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput) as error:
+        corpus.load(tmp_path)
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path}: 6 files cannot be read: blank.txt (no text in it") and "\n" not in message
+    assert "latin.txt (not UTF-8 (byte 3); save it as UTF-8), and 1 more" in message and "page.pdf" not in message
+    with pytest.raises(BadInput, match="6 files cannot be read"):
+        corpus.load(tmp_path, strict=False)  # nothing to go on with
+    (tmp_path / "good.txt").write_text("Something to read.")
+    read = corpus.load(tmp_path, strict=False)
+    assert list(read.failures) == sorted(BAD_FILES) and read.failures["latin.txt"].startswith("not UTF-8")
+
+
+def test_files_of_other_kinds_are_listed(tmp_path):
+    for name in ("good.txt", "page.html", "sub.docx", "noname", ".hidden", "empty.md"):
+        (tmp_path / name).write_text("text" if name != "empty.md" else "")
+    read = corpus.load(tmp_path, strict=False)
+    reason = "not one of .pdf, .md, .txt"
+    assert read.skipped == {"noname": reason, "page.html": reason, "sub.docx": reason}
+    frame = corpus.unread(read)
+    assert frame["file"].tolist() == ["empty.md", "noname", "page.html", "sub.docx"]
+    assert frame["outcome"].tolist() == ["could not be read"] + ["left alone"] * 3
+    assert corpus.unread(corpus.Corpus((), {}, {})).empty
+
+
+def test_linked_folders_are_followed_and_none_is_read_twice(tmp_path):
+    folder, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
+    for place in (folder / "real", elsewhere / "deep"):
+        place.mkdir(parents=True)
+        (place / "a.txt").write_text("Text.")
+    (folder / "also").symlink_to(folder / "real", target_is_directory=True)
+    (folder / "far").symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "deep" / "circle").symlink_to(elsewhere, target_is_directory=True)
+    (folder / "up").symlink_to(tmp_path, target_is_directory=True)
+    (folder / "file.txt").symlink_to(elsewhere / "deep" / "a.txt")
+    read = corpus.load(folder)
+    assert [doc.doc_id for doc in read.documents] == ["far/deep/a.txt", "file.txt", "real/a.txt"]
+    assert list(read.skipped) == ["also", "far/deep/circle", "up"]
+    (folder / "gone.txt").symlink_to(tmp_path / "nowhere.txt")
+    with pytest.raises(BadInput, match=r"gone.txt: cannot be read \(No such file"):
+        corpus.load(folder)
+
+
 def test_folders_that_are_missing_or_empty(tmp_path):
     with pytest.raises(BadInput, match="no such folder"):
         corpus.load(tmp_path / "none")
