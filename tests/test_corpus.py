@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval import corpus
+from localeval import book, build, corpus
 from localeval.records import BadInput, Span
 
 BAD_FILES = {
@@ -190,3 +190,16 @@ def test_a_span_belongs_to_the_page_it_overlaps_most(lengths, start, length):
     shares = [span.overlap(Span("d", page.start, page.end)) for page in pages]
     expected = shares.index(max(shares)) if max(shares) else None
     assert corpus.Layout("d", pages=pages).page_of(span) == expected
+
+
+def test_the_notebook_lists_what_was_not_read_and_goes_on_when_asked(project):
+    folder = project / "data/toy/corpus"
+    (folder / "bad.pdf").write_bytes(b"<html>")
+    (folder / "page.html").write_text("<p>Text.</p>")
+    with pytest.raises(BadInput, match=r"bad.pdf: not a PDF"):
+        build.run(project, "toy", "10_ingest", say=lambda text: None)
+    build.run(project, "toy", "10_ingest", {"strict": "false"}, say=lambda text: None)
+    (page,) = (project / "runs").rglob("10_ingest.ipynb")
+    text = page.read_text()
+    assert "bad.pdf" in text and "not one of .pdf, .md, .txt" in text
+    assert book.check_notebook(page) == []
