@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,95 @@ def test_offsets_point_into_the_original_text():
     assert gold.find_quote("cafe\u0301 au lait", "café au") == [(0, 8)]
     assert gold.find_quote("Hafen\u00admeister", "Hafenmeister") == [(0, 13)]
     assert gold.find_quote("abc", "abd") == [] and gold.find_quote("abc", "  ") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "found"),
+    [
+        ("for infor-\nmation on", "information", "infor-\nmation"),
+        ("for infor-\nmation on", "infor-mation on", "infor-\nmation on"),
+        ("a start-\n  up here", "start-up", "start-\n  up"),
+        ("a start- \nup here", "startup", "start- \nup"),
+        ("a start‐\nup here", "startup", "start‐\nup"),
+        ("a start\u00ad\nup here", "startup here", "start\u00ad\nup here"),
+        ("infor-\nmation of a start-\nup", "information of a start-up", "infor-\nmation of a start-\nup"),
+        ("infor-\nmation", "infor-\nmation", "infor-\nmation"),
+        ("infor-\nmation", "infor- mation", "infor-\nmation"),
+        ("cafe\u0301-\nteria", "caféteria", "cafe\u0301-\nteria"),
+        ("pre- and post-\nwar", "pre- and post-war", "pre- and post-\nwar"),
+        ("1990–\n2000", "1990-2000", "1990–\n2000"),
+        ("ends in self-\n", "in self-", "in self-"),
+        ("re-sign or start-\nup", "resign", None),
+        ("resign or start-\nup", "re-sign", None),
+        ("1990-\n2000", "19902000", None),
+        ("- one\n- two", "one two", None),
+        ("infor-\nmation", "infor mation", None),
+    ],
+)
+def test_a_hyphen_at_a_line_end_is_a_hyphen_or_nothing(text, quote, found):
+    expected = [] if found is None else [(text.index(found), text.index(found) + len(found))]
+    assert gold.find_quote(text, quote) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "places"),
+    [
+        ("cafe\u0301", "cafe", []),
+        ("café", "cafe", []),
+        ("café cafe", "cafe", [(5, 9)]),
+        ("cafe\u0301s", "\u0301s", []),
+        ("각", "가", []),
+        ("½ cup", "1", []),
+        ("a ´b", "´b", [(2, 4)]),
+        ("wait… no", "wait...", [(0, 5)]),
+    ],
+)
+def test_a_letter_is_not_cut_in_two(text, quote, places):
+    assert gold.find_quote(text, quote) == places
+
+
+def test_each_document_is_folded_once_however_the_questions_are_ordered(tmp_path, monkeypatch):
+    documents = tuple(make_document(f"{i:02d}.txt", f"Document {i:02d} speaks of kilns.", b"") for i in range(40))
+    many = Corpus(documents, {doc.doc_id: Layout(doc.doc_id) for doc in documents}, {})
+    rows = [
+        {
+            "query_id": f"{turn}-{i}",
+            "text": "?",
+            "evidence": [{"doc_id": doc.doc_id, "quote": f"{i:02d} speaks of kilns."}],
+        }
+        for turn in range(3)
+        for i, doc in enumerate(documents)
+    ]
+    folded, fold = [], gold.fold
+    monkeypatch.setattr(gold, "fold", lambda text: folded.append(text) or fold(text))
+    assert len(gold.load(write(tmp_path, *rows), many)) == 120
+    assert sum(text.startswith("Document") for text in folded) == 40
+
+
+@pytest.mark.parametrize(
+    ("quote", "stops"),
+    [
+        (
+            "temp is 900 °C, never less than",
+            "up to 'temp is 900 °C, never' and the document goes on with 'more. Fire it",
+        ),
+        ("the “Kiln” temp is 900 °C, always", "quote its exact words"),
+        (
+            "The “Kiln” temp is 900 °C, nevertheless",
+            "up to 'The “Kiln” temp is 900 °C,' and the document goes on with 'never",
+        ),
+        (
+            "is 900 °C, never more. Fire it slowly. Glazes Fire them",
+            r"up to '….*slowly. Glazes Fire' and .* with 'it slowly",
+        ),
+        ("Fire it slowly, then glaze.", "up to 'Fire it slowly' and the document goes on with '. Glazes"),
+        ("Cool it for a day. And a night.", "up to 'Cool it for a day.' and the document ends there"),
+    ],
+)
+def test_a_quote_that_is_not_found_says_where_it_stops(tmp_path, corpus, quote, stops):
+    with pytest.raises(BadInput, match=stops) as error:
+        gold.load(write(tmp_path, row(evidence={"quote": quote})), corpus)
+    assert "quote not found in kiln.pdf" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_repeated_quote_needs_its_surroundings(tmp_path, corpus):
@@ -148,9 +238,13 @@ def test_word_overlap_is_reported_for_each_question(tmp_path, corpus):
     assert frame["in_evidence"].isna().tolist() == [False, True]
 
 
-@given(st.text(max_size=80), st.integers(0, 80), st.integers(1, 30))
+LETTERS = st.text(max_size=80) | st.text("ab-\u00ad\u0301é´ \n½", max_size=80)
+
+
+@given(LETTERS, st.integers(0, 80), st.integers(1, 30))
 def test_every_slice_is_found_where_it_stands(text, start, length):
     quote = text[start : start + length]
-    if not gold.fold(quote)[0].strip():
+    needle, following = gold.fold(quote)[0].strip(), gold.fold(text[start + length :])[0]
+    if not needle or any(unicodedata.category(letter)[0] == "M" for letter in needle[0] + following[:1]):
         return
     assert any(a <= start + len(quote) and b >= start for a, b in gold.find_quote(text, quote))

@@ -19,9 +19,11 @@ import json
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 
 from localeval.chunking import sections
@@ -30,28 +32,42 @@ from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
 from localeval.tokens import words
 
 CONTEXT = 32  # characters of anchor text kept on each side
+MEANINGFUL = 12  # characters; a shorter agreement of a quote with a document is chance
 QUERY_KEYS = tuple(field.name for field in fields(Query))
+Folded = Callable[[str], tuple[str, array]]  # of a document, by its id: what `fold` makes of its text
 EVIDENCE_KEYS = ("doc_id", *(field.name for field in fields(Evidence) if field.name != "span"))
-_SAME = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-"})
+_SAME = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-", "\u00ad": None}
+)
+_PIECE = re.compile(
+    r"(?P<plain>[!-,.-~]+)|(?P<line_end>(?<=\S)(?:[-–—−‐‑][^\S\n]*\n|\u00ad(?=\s))\s*)|(?P<space>\s+)|(?P<other>.)"
+)
 
 
 def fold(text: str) -> tuple[str, array]:
     """Text for matching, and the raw offset of each of its characters.
 
     NFKD (so that composed and decomposed accents meet), straight quotes and hyphens, no soft hyphens, white space as one
-    space. A character may become several.
+    space. A character may become several. A hyphen at the end of a line becomes a hyphen and a newline, the only newlines
+    left.
     """
     folded, offsets = [], array("L")
-    for at, raw in enumerate(text):
-        for letter in unicodedata.normalize("NFKD", raw).translate(_SAME):
-            if letter == "\u00ad":
-                continue
-            if letter.isspace():
-                if folded and folded[-1] == " ":
-                    continue
-                letter = " "
-            folded.append(letter)
-            offsets.append(at)
+    for piece in _PIECE.finditer(text):
+        at, letters = piece.start(), piece[0]
+        if piece.lastgroup == "plain":
+            offsets.extend(range(at, piece.end()))
+        elif piece.lastgroup == "line_end":
+            letters = "-\n"
+            offsets.extend((at, at + 1))
+        elif piece.lastgroup == "space":
+            letters = "" if folded and folded[-1] in (" ", "-\n") else " "
+            offsets.extend([at] * len(letters))
+        else:
+            apart = unicodedata.normalize("NFKD", letters)
+            letters = (letters if apart[0] == " " else apart).translate(_SAME)  # an accent alone stays whole
+            offsets.extend([at] * len(letters))
+        if letters:
+            folded.append(letters)
     return "".join(folded), offsets
 
 
@@ -59,24 +75,85 @@ _fold_document = lru_cache(maxsize=16)(fold)  # many quotes are looked up in one
 
 
 def find_quote(text: str, quote: str) -> list[tuple[int, int]]:
-    """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks."""
-    folded, offsets = _fold_document(text)
-    needle = fold(quote)[0].strip()
-    places, at = [], folded.find(needle) if needle else -1
-    while at >= 0:
-        places.append((offsets[at], offsets[at + len(needle) - 1] + 1))
-        at = folded.find(needle, at + 1)
+    """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks.
+
+    A hyphen at the end of a line of the text counts as a hyphen or as nothing. An accent belongs to its letter: "cafe" is
+    not in "café".
+    """
+    return _places(*_fold_document(text), _needle(quote))
+
+
+def _needle(quote: str) -> str:
+    return fold(quote)[0].strip()
+
+
+def _places(folded: str, offsets: array, needle: str) -> list[tuple[int, int]]:
+    pattern = _pattern(needle, "\n" in folded)
+    places, found = [], pattern.search(folded) if needle else None
+    while found:
+        start, end = found.span()
+        if not any(_inside_letter(folded, offsets, at) for at in (start, end)):
+            places.append((offsets[start], offsets[end - 1] + 1))
+        found = pattern.search(folded, start + 1)
     return places
+
+
+@lru_cache(maxsize=64)
+def _pattern(needle: str, line_ends: bool) -> re.Pattern:
+    """Finds the needle in folded text; `line_ends`: the text has hyphens at line ends, which may stand for nothing."""
+    needle = needle.replace("-\n", "- ")
+    if not line_ends:
+        return re.compile(re.escape(needle))
+    parts, needle = [], needle.replace("- ", "-\n")
+    for one, two in zip_longest(needle, needle[1:], fillvalue=""):
+        part = "[ \n]" if one == "\n" else re.escape(one)
+        if one == "-" and two not in ("\n", ""):
+            part += "\n?"
+        elif two.isalpha() and (one.isalpha() or _is_mark(one)):
+            part += "(?:-\n)?"
+        parts.append(part)
+    return re.compile("".join(parts))
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter).startswith("M")
+
+
+def _inside_letter(folded: str, offsets: array, at: int) -> bool:
+    """True between a letter and its accents, and between the parts of one character of the raw text."""
+    return 0 < at < len(folded) and (offsets[at - 1] == offsets[at] or _is_mark(folded[at]))
+
+
+def _where_it_stops(text: str, folded: str, offsets: array, needle: str) -> str:
+    """How far a quote that is not found agrees with the text, in whole words; empty when hardly anything agrees."""
+    search = lambda part: _pattern(part, "\n" in folded).search(folded)
+    agreed = bisect_left(range(1, len(needle) + 1), True, key=lambda length: search(needle[:length]) is None)
+    if agreed < MEANINGFUL:
+        return ""
+    found = search(needle[:agreed])
+    following = needle[agreed : agreed + 1] + folded[found.end() : found.end() + 1]
+    within_word = needle[agreed - 1].isalnum() and any(one.isalnum() or _is_mark(one) for one in following)
+    words_agreed = needle[:agreed].rpartition(" ")[0] if within_word else needle[:agreed].rstrip()
+    if len(words_agreed) < MEANINGFUL:
+        return ""
+    stop = offsets[_pattern(words_agreed, "\n" in folded).match(folded, found.start()).end() - 1] + 1
+    known, rest = _tidy(text[offsets[found.start()] : stop]), _tidy(text[stop : stop + 2 * CONTEXT]).strip()
+    shown = known if len(known) <= CONTEXT else "…" + known[-CONTEXT:].lstrip()
+    goes_on = f"the document goes on with {rest[:CONTEXT]!r}" if rest else "the document ends there"
+    return f"it matches up to {shown!r} and {goes_on}"
+
+
+def _tidy(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
 
 
 def anchor(corpus: Corpus, span: Span) -> dict:
     """The anchor of a span: its words, a little text on both sides, its page index. What a gold file stores."""
     text = corpus[span.doc_id].text
-    tidy = lambda part: re.sub(r"\s+", " ", part)
     return {
-        "quote": tidy(text[span.start : span.end]),
-        "before": tidy(text[max(0, span.start - CONTEXT) : span.start]),
-        "after": tidy(text[span.end : span.end + CONTEXT]),
+        "quote": _tidy(text[span.start : span.end]),
+        "before": _tidy(text[max(0, span.start - CONTEXT) : span.start]),
+        "after": _tidy(text[span.end : span.end + CONTEXT]),
         "page_index": corpus.layouts[span.doc_id].page_of(span),
     }
 
@@ -85,6 +162,7 @@ def load(path: Path, corpus: Corpus) -> list[Query]:
     """Reads a gold file and resolves every anchor in the corpus. Errors name the file, the line and the remedy."""
     seen: dict[str, int] = {}
     queries = []
+    folded = lru_cache(maxsize=None)(lambda doc_id: fold(corpus[doc_id].text))  # each document once, for this file only
     for number, row in _rows(path):
         where = f"{path}:{number}"
         query_id = str(row.get("query_id", ""))
@@ -93,7 +171,7 @@ def load(path: Path, corpus: Corpus) -> list[Query]:
                 f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own"
             )
         seen[query_id] = number
-        queries.append(_query(row, where, corpus))
+        queries.append(_query(row, where, corpus, folded))
     if not queries:
         raise BadInput(f"{path}: no question in it; write one JSON object a line")
     return queries
@@ -141,7 +219,7 @@ def _known(row: dict, keys: Sequence[str], where: str) -> None:
             )
 
 
-def _query(row: dict, where: str, corpus: Corpus) -> Query:
+def _query(row: dict, where: str, corpus: Corpus, folded: Folded) -> Query:
     _known(row, QUERY_KEYS, where)
     for key in ("query_id", "text"):
         if not isinstance(row.get(key), str) or not row[key].strip():
@@ -152,13 +230,13 @@ def _query(row: dict, where: str, corpus: Corpus) -> Query:
         raise BadInput(f"{where}: 'evidence' must be a list of objects ([] for a question the corpus does not answer)")
     if row.get("split", "dev") not in ("dev", "heldout"):
         raise BadInput(f"{where}: 'split' must be 'dev' or 'heldout', found {row['split']!r}")
-    found = tuple(_evidence(item, where, corpus) for item in evidence)
+    found = tuple(_evidence(item, where, corpus, folded) for item in evidence)
     if len({(item.span, item.kind) for item in found}) < len(found):
         raise BadInput(f"{where}: the same evidence is listed twice; keep it once, with its higher grade")
     return Query(**(row | {"evidence": found, "tags": tuple(row.get("tags", ()))}))
 
 
-def _evidence(item: dict, where: str, corpus: Corpus) -> Evidence:
+def _evidence(item: dict, where: str, corpus: Corpus, folded: Folded) -> Evidence:
     _known(item, EVIDENCE_KEYS, where)
     doc_id, kind = item.get("doc_id"), item.get("kind", "span")
     documents = [doc.doc_id for doc in corpus.documents]
@@ -172,14 +250,14 @@ def _evidence(item: dict, where: str, corpus: Corpus) -> Evidence:
     grade = item.get("grade", 1)
     if not isinstance(grade, int) or isinstance(grade, bool) or grade < 1:
         raise BadInput(f"{where}: 'grade' must be a whole number of 1 or more, found {grade!r}")
-    span = _place(item, doc_id, kind, where, corpus)
+    span = _place(item, doc_id, kind, where, corpus, folded)
     rest = {key: item[key] for key in ("quote", "before", "after", "page_index") if key in item}
     if kind == "span":
         rest = anchor(corpus, span) | {"quote": item["quote"]}
     return Evidence(span, grade, kind, **rest)
 
 
-def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Span:
+def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus, folded: Folded) -> Span:
     document, layout = corpus[doc_id], corpus.layouts[doc_id]
     if kind == "document":
         return Span(doc_id, 0, len(document.text))
@@ -195,28 +273,29 @@ def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Sp
         raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
     if kind == "section":
         return _section(quote, doc_id, where, corpus)
-    return _one_place(item, quote, doc_id, where, corpus)
+    return _one_place(item, quote, doc_id, where, corpus, folded)
 
 
 def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
-    wanted = fold(quote)[0].strip()
+    wanted = _needle(quote)
     found = [
         (a, b)
         for a, b, path in sections(corpus[doc_id], corpus.layouts[doc_id])
-        if path and fold(path[-1])[0] == wanted
+        if path and _needle(path[-1]) == wanted
     ]
     if len(found) != 1:
         raise BadInput(f"{where}: {len(found)} sections of {doc_id} are headed {quote!r}; quote one heading exactly")
     return Span(doc_id, *found[0])
 
 
-def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
+def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus, folded: Folded) -> Span:
     """The one place of the quote that agrees best with its anchor; none, or several alike, is an error."""
-    places = [Span(doc_id, *place) for place in find_quote(corpus[doc_id].text, quote)]
+    needle = _needle(quote)
+    places = [Span(doc_id, *place) for place in _places(*folded(doc_id), needle)]
     if not places:
-        raise BadInput(
-            f"{where}: quote not found in {doc_id}: {quote[:60]!r}; quote its exact words (line breaks do not matter)"
-        )
+        stops = _where_it_stops(corpus[doc_id].text, *folded(doc_id), needle)
+        remedy = stops or "quote its exact words (line breaks do not matter)"
+        raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:60]!r}; {remedy}")
     page = item.get("page_index")
     if page is not None:
         on_page = [span for span in places if corpus.layouts[doc_id].page_of(span) == page]
