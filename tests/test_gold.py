@@ -20,8 +20,8 @@ PAGES = (Page(0, "i", 0, 50), Page(1, "1", 50, len(TEXT)))
 
 @pytest.fixture
 def corpus():
-    document = make_document("kiln.pdf", TEXT, b"")
-    return Corpus((document,), {"kiln.pdf": Layout("kiln.pdf", "Kilns", PAGES, HEADINGS)}, {})
+    layouts = {"a.md": Layout("a.md"), "kiln.pdf": Layout("kiln.pdf", "Kilns", PAGES, HEADINGS)}
+    return Corpus((make_document("a.md", "Kilns.", b""), make_document("kiln.pdf", TEXT, b"")), layouts, {})
 
 
 def write(tmp_path, *rows):
@@ -178,6 +178,37 @@ BAD = {
     "blank text": (row(text=" "), "'text' must be a text that is not blank"),
     "evidence null": (row() | {"evidence": None}, "'evidence' must be a list"),
     "unknown split": (row(split="test"), "'split' must be 'dev' or 'heldout'"),
+    "no evidence": (
+        {"query_id": "q1", "text": "?"},
+        r"query q1: no 'evidence'; write \"evidence\": \[\] if the documents",
+    ),
+    "no text": ({"query_id": "q1", "evidence": []}, "query q1: no 'text'; write the question"),
+    "no id": ({"text": "?", "evidence": []}, "no 'query_id'; give each question its own"),
+    "an id that is a number": (row(query_id=7), "'query_id' must be a text that is not blank, found 7"),
+    "no document": (row() | {"evidence": [{"quote": "Kilns"}]}, "query q1: no 'doc_id'; name the document"),
+    "document of another type": (
+        row(evidence={"doc_id": ["kiln.pdf"]}),
+        r"'doc_id' must be a text, found \[\"kiln.pdf\"\]",
+    ),
+    "tags as a text": (row(tags="hot"), "query q1: 'tags' must be a list of texts, found \"hot\""),
+    "tags of numbers": (row(tags=[1]), r"'tags' must be a list of texts, found \[1\]"),
+    "category": (row(category=None), "'category' must be a text, found null"),
+    "review": (row(review=["me"]), "'review' must be a text"),
+    "split of another type": (row(split=["dev"]), "'split' must be 'dev' or 'heldout'"),
+    "unknown origin": (row(origin="robot"), "'origin' must be 'human', 'templated' or 'drafted', found \"robot\""),
+    "must_hit as a text": (row(must_hit="yes"), "'must_hit' must be true or false, found \"yes\""),
+    "must_hit as a number": (row(must_hit=1), "'must_hit' must be true or false, found 1"),
+    "before null": (row(evidence={"before": None}), "'before' must be a text, found null"),
+    "after a number": (row(evidence={"after": 3}), "'after' must be a text, found 3"),
+    "page true": (
+        row(evidence={"page_index": True}),
+        "'page_index' must be a whole number, 0 for the first page, found true",
+    ),
+    "page 1.0": (row(evidence={"page_index": 1.0}), "'page_index' must be a whole number, .*, found 1.0"),
+    "page as a text": (row(evidence={"page_index": "0"}), "'page_index' must be a whole number, .*, found \"0\""),
+    "page below zero": (row(evidence={"page_index": -1}), "'page_index' must be a whole number, .*, found -1"),
+    "page of a text": (row(evidence={"doc_id": "a.md", "kind": "page", "page_index": 0}), "a.md has no pages"),
+    "page index in a text": (row(evidence={"doc_id": "a.md", "quote": "Kilns", "page_index": 0}), "a.md has no pages"),
     "not JSON": ('{"query_id": "q1", ', "not JSON"),
     "a key twice": ('{"query_id": "q1", "query_id": "q2", "text": "?"}', "key 'query_id' occurs twice"),
     "not an object": ("[1]", r"expected an object \{...\}, found list"),
@@ -192,15 +223,46 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_mistakes_are_one_line_that_names_file_and_line(tmp_path, corpus, what):
     line, message = BAD[what]
-    path = write(tmp_path, {"query_id": "q0", "text": "No evidence?"}, line)
+    path = write(tmp_path, {"query_id": "q0", "text": "No evidence?", "evidence": []}, line)
     with pytest.raises(BadInput, match=message) as error:
         gold.load(path, corpus)
     assert str(error.value).startswith(f"{path}:2") and "\n" not in str(error.value)
 
 
+def test_the_first_mistake_is_named_and_the_others_are_numbered(tmp_path, corpus):
+    bad = row(query_id="bad", must_hit="yes")
+    with pytest.raises(BadInput, match=r":2: query bad: 'must_hit' .* \(and 1 more line: 4\)$"):
+        gold.load(write(tmp_path, row(), bad, row(query_id="q2"), "{", row(query_id="q3")), corpus)
+    with pytest.raises(BadInput, match=r"\(and 24 more lines: 2, 3, .*, 21, …\)$") as error:
+        gold.load(write(tmp_path, *(bad | {"query_id": f"q{i}"} for i in range(25))), corpus)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_only_newlines_end_a_line(tmp_path, corpus, separator):
+    text = f"How{separator}hot?"
+    lines = [json.dumps(row(query_id=f"q{i}", text=text), ensure_ascii=False) for i in range(2)]
+    path = tmp_path / "gold.jsonl"
+    path.write_text("\r\n".join(lines), encoding="utf-8", newline="")
+    queries = gold.load(path, corpus)
+    assert [query.text for query in queries] == [text, text]
+    gold.write_resolved(queries, tmp_path / "queries.jsonl")
+    assert gold.read_resolved(tmp_path / "queries.jsonl") == queries
+    path.write_text("\n".join([*lines, "{"]), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"gold.jsonl:3: not JSON"):
+        gold.load(path, corpus)
+
+
+def test_a_document_without_pages_may_have_a_page_index_of_null(tmp_path, corpus):
+    queries = gold.load(write(tmp_path, row(evidence={"doc_id": "a.md", "quote": "Kilns", "page_index": None})), corpus)
+    assert queries[0].evidence[0].page_index is None
+    (tmp_path / "again.jsonl").write_text(gold.dump(queries), encoding="utf-8")
+    assert gold.load(tmp_path / "again.jsonl", corpus) == queries
+
+
 def test_a_repeated_id_names_both_lines(tmp_path, corpus):
     with pytest.raises(BadInput, match=r":3: query_id 'q7' is already used on line 1"):
-        gold.load(write(tmp_path, {"query_id": "q7", "text": "a?"}, "", {"query_id": "q7", "text": "b?"}), corpus)
+        gold.load(write(tmp_path, row(query_id="q7"), "", row(query_id="q7")), corpus)
 
 
 def test_files_that_are_not_there_empty_or_not_text(tmp_path, corpus):
@@ -215,12 +277,12 @@ def test_files_that_are_not_there_empty_or_not_text(tmp_path, corpus):
 
 def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path, corpus):
     path = tmp_path / "bom.jsonl"
-    path.write_text('\ufeff{"query_id": "q1", "text": "?"}', encoding="utf-8")
+    path.write_text('\ufeff{"query_id": "q1", "text": "?", "evidence": []}', encoding="utf-8")
     assert gold.load(path, corpus)[0].query_id == "q1"
 
 
 def test_what_is_dumped_loads_again_and_resolved_queries_round_trip(tmp_path, corpus):
-    queries = gold.load(write(tmp_path, row(tags=["x"], must_hit=True), {"query_id": "q2", "text": "Nothing?"}), corpus)
+    queries = gold.load(write(tmp_path, row(tags=["x"], must_hit=True), row(query_id="q2") | {"evidence": []}), corpus)
     again = tmp_path / "again.jsonl"
     again.write_text(gold.dump(queries), encoding="utf-8")
     assert gold.load(again, corpus) == queries
@@ -230,7 +292,10 @@ def test_what_is_dumped_loads_again_and_resolved_queries_round_trip(tmp_path, co
 
 def test_word_overlap_is_reported_for_each_question(tmp_path, corpus):
     frame = gold.overlap(
-        gold.load(write(tmp_path, row(text="What temp do kilns need?"), {"query_id": "q2", "text": "Why?"}), corpus),
+        gold.load(
+            write(tmp_path, row(text="What temp do kilns need?"), {"query_id": "q2", "text": "Why?", "evidence": []}),
+            corpus,
+        ),
         corpus,
     )
     assert frame["in_evidence"].tolist()[0] == pytest.approx(1 / 4)  # of what, temp, kilns, need

@@ -7,9 +7,9 @@ One JSON object a line. The truth of a piece of evidence is its anchor, not its 
      "evidence": [{"doc_id": "water.pdf", "kind": "span", "grade": 2, "quote": "Keep it at a rolling boil for one minute.",
                    "before": "Bring the water to the boil. ", "after": " Above 2000 m", "page_index": 4}]}
 
-Only `query_id` and `text` are required; of the evidence `doc_id`, and for kind "span" `quote`. `evidence: []` means that the
-corpus does not answer the question. Kind "page" needs `page_index`, kind "section" has the heading as its `quote`, kind
-"document" needs nothing more.
+Only `query_id`, `text` and `evidence` are required; of each piece of evidence `doc_id`, and for kind "span" `quote`.
+`evidence: []` means that the corpus does not answer the question. Kind "page" needs `page_index`, kind "section" has the
+heading as its `quote`, kind "document" needs nothing more.
 """
 
 from __future__ import annotations
@@ -32,10 +32,55 @@ from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
 from localeval.tokens import words
 
 CONTEXT = 32  # characters of anchor text kept on each side
+LISTED = 20  # further bad lines that an error numbers
 MEANINGFUL = 12  # characters; a shorter agreement of a quote with a document is chance
 QUERY_KEYS = tuple(field.name for field in fields(Query))
 Folded = Callable[[str], tuple[str, array]]  # of a document, by its id: what `fold` makes of its text
 EVIDENCE_KEYS = ("doc_id", *(field.name for field in fields(Evidence) if field.name != "span"))
+
+
+def _filled(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_TEXT = ("a text", lambda value: isinstance(value, str))
+_FILLED = ("a text that is not blank", _filled)
+
+# What each key must hold, in words and as a test; and those no line can do without, with what to write.
+MUST_BE = {
+    "query_id": _FILLED,
+    "text": _FILLED,
+    "evidence": (
+        "a list of objects ([] for a question the corpus does not answer)",
+        lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+    ),
+    "tags": ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(tag, str) for tag in value)),
+    "category": _TEXT,
+    "split": ("'dev' or 'heldout'", lambda value: value in ("dev", "heldout")),
+    "origin": ("'human', 'templated' or 'drafted'", lambda value: value in ("human", "templated", "drafted")),
+    "review": _TEXT,
+    "must_hit": ("true or false", lambda value: isinstance(value, bool)),
+    "doc_id": _TEXT,
+    "grade": ("a whole number of 1 or more", lambda value: _whole(value) and value >= 1),
+    "kind": _TEXT,
+    "quote": _TEXT,
+    "before": _TEXT,
+    "after": _TEXT,
+    "page_index": (
+        "a whole number, 0 for the first page",
+        lambda value: value is None or (_whole(value) and value >= 0),
+    ),
+}
+NEEDED = {
+    "query_id": "give each question its own",
+    "text": "write the question",
+    "evidence": 'write "evidence": [] if the documents do not answer it',
+    "doc_id": "name the document by its path below the corpus folder",
+}
 _SAME = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-", "\u00ad": None}
 )
@@ -159,45 +204,66 @@ def anchor(corpus: Corpus, span: Span) -> dict:
 
 
 def load(path: Path, corpus: Corpus) -> list[Query]:
-    """Reads a gold file and resolves every anchor in the corpus. Errors name the file, the line and the remedy."""
+    """Reads a gold file and resolves every anchor in the corpus.
+
+    The error names the file, the first bad line and the remedy, and the numbers of the other bad lines.
+    """
     seen: dict[str, int] = {}
-    queries = []
+    queries, problems = [], {}
     folded = lru_cache(maxsize=None)(lambda doc_id: fold(corpus[doc_id].text))  # each document once, for this file only
-    for number, row in _rows(path):
-        where = f"{path}:{number}"
-        query_id = str(row.get("query_id", ""))
-        if query_id in seen:
-            raise BadInput(
-                f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own"
-            )
-        seen[query_id] = number
-        queries.append(_query(row, where, corpus, folded))
+    for number, line in _lines(path):
+        try:
+            row = _object(line, f"{path}:{number}")
+            queries.append(_query(row, _named(row, f"{path}:{number}", number, seen), corpus, folded))
+        except BadInput as error:
+            problems[number] = str(error)
+    if problems:
+        raise BadInput(_first_of(problems))
     if not queries:
         raise BadInput(f"{path}: no question in it; write one JSON object a line")
     return queries
 
 
-def _rows(path: Path) -> Iterable[tuple[int, dict]]:
+def _first_of(problems: dict[int, str]) -> str:
+    (_, first), *rest = problems.items()
+    numbers = ", ".join(str(number) for number, _ in rest[:LISTED]) + (", …" if len(rest) > LISTED else "")
+    return first + (f" (and {len(rest)} more line{'s' * (len(rest) > 1)}: {numbers})" if rest else "")
+
+
+def _named(row: dict, where: str, number: int, seen: dict[str, int]) -> str:
+    """The place of a row with its query id, which no earlier line may have."""
+    query_id = row.get("query_id")
+    if not _filled(query_id):
+        return where
+    if query_id in seen:
+        raise BadInput(
+            f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own"
+        )
+    seen[query_id] = number
+    return f"{where}: query {query_id}"
+
+
+def _lines(path: Path) -> Iterable[tuple[int, str]]:
+    """Lines that are not blank, with their numbers. Only a newline ends one: a question may hold other separators."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file; 'gold' must name a .jsonl file of questions") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line, object_pairs_hook=_no_twice)
-        except json.JSONDecodeError as error:
-            raise BadInput(
-                f"{path}:{number}: not JSON ({error.msg} at column {error.colno}); one object a line"
-            ) from None
-        except KeyError as error:
-            raise BadInput(f"{path}:{number}: key {error.args[0]!r} occurs twice in one object; keep one") from None
-        if not isinstance(row, dict):
-            raise BadInput(f"{path}:{number}: expected an object {{...}}, found {type(row).__name__}")
-        yield number, row
+    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def _object(line: str, where: str) -> dict:
+    try:
+        row = json.loads(line, object_pairs_hook=_no_twice)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{where}: not JSON ({error.msg} at column {error.colno}); one object a line") from None
+    except KeyError as error:
+        raise BadInput(f"{where}: key {error.args[0]!r} occurs twice in one object; keep one") from None
+    if not isinstance(row, dict):
+        raise BadInput(f"{where}: expected an object {{...}}, found {type(row).__name__}")
+    return row
 
 
 def _no_twice(pairs: list[tuple[str, object]]) -> dict:
@@ -209,7 +275,8 @@ def _no_twice(pairs: list[tuple[str, object]]) -> dict:
     return row
 
 
-def _known(row: dict, keys: Sequence[str], where: str) -> None:
+def _checked(row: dict, keys: Sequence[str], where: str) -> None:
+    """Every key known, none missing that is needed, every value of the type it must have."""
     for key in row:
         if key not in keys:
             near = difflib.get_close_matches(key, keys, 1)
@@ -217,39 +284,39 @@ def _known(row: dict, keys: Sequence[str], where: str) -> None:
                 f"{where}: unknown key {key!r}"
                 + (f" (did you mean {near[0]!r}?)" if near else f"; known: {', '.join(keys)}")
             )
+    for key in keys:
+        if key in NEEDED and key not in row:
+            raise BadInput(f"{where}: no {key!r}; {NEEDED[key]}")
+        if key in row and not MUST_BE[key][1](row[key]):
+            raise BadInput(f"{where}: {key!r} must be {MUST_BE[key][0]}, found {_shown(row[key])}")
+
+
+def _shown(value: object) -> str:
+    """A value as it stands in the file, cut short."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:60] + "…"
 
 
 def _query(row: dict, where: str, corpus: Corpus, folded: Folded) -> Query:
-    _known(row, QUERY_KEYS, where)
-    for key in ("query_id", "text"):
-        if not isinstance(row.get(key), str) or not row[key].strip():
-            raise BadInput(f"{where}: {key!r} must be a text that is not blank")
-    where = f"{where}: query {row['query_id']}"
-    evidence = row.get("evidence", [])
-    if not isinstance(evidence, list) or not all(isinstance(item, dict) for item in evidence):
-        raise BadInput(f"{where}: 'evidence' must be a list of objects ([] for a question the corpus does not answer)")
-    if row.get("split", "dev") not in ("dev", "heldout"):
-        raise BadInput(f"{where}: 'split' must be 'dev' or 'heldout', found {row['split']!r}")
-    found = tuple(_evidence(item, where, corpus, folded) for item in evidence)
+    _checked(row, QUERY_KEYS, where)
+    found = tuple(_evidence(item, where, corpus, folded) for item in row["evidence"])
     if len({(item.span, item.kind) for item in found}) < len(found):
         raise BadInput(f"{where}: the same evidence is listed twice; keep it once, with its higher grade")
     return Query(**(row | {"evidence": found, "tags": tuple(row.get("tags", ()))}))
 
 
 def _evidence(item: dict, where: str, corpus: Corpus, folded: Folded) -> Evidence:
-    _known(item, EVIDENCE_KEYS, where)
-    doc_id, kind = item.get("doc_id"), item.get("kind", "span")
-    documents = [doc.doc_id for doc in corpus.documents]
-    if doc_id not in documents:
-        near = difflib.get_close_matches(str(doc_id), documents, 1)
+    _checked(item, EVIDENCE_KEYS, where)
+    doc_id, kind, grade = item["doc_id"], item.get("kind", "span"), item.get("grade", 1)
+    if doc_id not in corpus.layouts:
+        near = difflib.get_close_matches(doc_id, corpus.layouts, 1)
         raise BadInput(
             f"{where}: no document {doc_id!r} in the corpus" + (f" (did you mean {near[0]!r}?)" if near else "")
         )
     if kind not in EVIDENCE_KINDS:
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
-    grade = item.get("grade", 1)
-    if not isinstance(grade, int) or isinstance(grade, bool) or grade < 1:
-        raise BadInput(f"{where}: 'grade' must be a whole number of 1 or more, found {grade!r}")
+    if not corpus.layouts[doc_id].pages and (kind == "page" or item.get("page_index") is not None):
+        raise BadInput(f"{where}: {doc_id} has no pages; leave out 'page_index', and quote instead of kind 'page'")
     span = _place(item, doc_id, kind, where, corpus, folded)
     rest = {key: item[key] for key in ("quote", "before", "after", "page_index") if key in item}
     if kind == "span":
@@ -265,11 +332,11 @@ def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus, folde
         page = next((page for page in layout.pages if page.index == item.get("page_index")), None)
         if page is None:
             raise BadInput(
-                f"{where}: {doc_id} has no page_index {item.get('page_index')!r} (0 to {len(layout.pages) - 1})"
+                f"{where}: {doc_id} has no page_index {_shown(item.get('page_index'))} (0 to {len(layout.pages) - 1})"
             )
         return Span(doc_id, page.start, page.end)
     quote = item.get("quote")
-    if not isinstance(quote, str) or not quote.strip():
+    if not _filled(quote):
         raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
     if kind == "section":
         return _section(quote, doc_id, where, corpus)
@@ -400,7 +467,8 @@ def write_resolved(queries: Iterable[Query], path: Path) -> None:
 
 def read_resolved(path: Path) -> list[Query]:
     queries = []
-    for _, row in _rows(path):
+    for number, line in _lines(path):
+        row = _object(line, f"{path}:{number}")
         evidence = tuple(Evidence(**(item | {"span": Span.parse(item["span"])})) for item in row.pop("evidence"))
         queries.append(Query(**(row | {"evidence": evidence, "tags": tuple(row["tags"])})))
     return queries
