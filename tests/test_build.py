@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from localeval import build, tables
+from localeval.provenance import digest_path
 from localeval.records import BadInput
 
 
@@ -428,3 +429,14 @@ def test_values_out_of_range_are_named(executed, tmp_path, overrides, message):
     shutil.copytree(executed[0], root)
     with pytest.raises(BadInput, match=re.escape(message)):
         build.run(root, "toy", overrides=overrides, say=lambda text: None)
+
+
+def test_a_change_behind_a_linked_folder_is_seen_and_a_circle_ends(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/tea.md").write_text("tea")
+    (tmp_path / "corpus/linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/back").symlink_to(tmp_path / "corpus")
+    before = digest_path(tmp_path / "corpus")
+    (tmp_path / "elsewhere/tea.md").write_text("coffee")
+    assert digest_path(tmp_path / "corpus") != before

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval import corpus
+from localeval import book, build, corpus
 from localeval.records import BadInput, Span
 
 BAD_FILES = {
@@ -31,6 +31,51 @@ def test_bad_files_are_one_line_that_names_them(tmp_path, name):
     assert name in str(error.value) and "\n" not in str(error.value)
     read = corpus.load(tmp_path, strict=False)
     assert [doc.doc_id for doc in read.documents] == ["good.txt"] and list(read.failures) == [name]
+
+
+def test_all_unreadable_files_are_named_in_one_line(tmp_path):
+    for name, (content, _) in BAD_FILES.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput) as error:
+        corpus.load(tmp_path)
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path}: 6 files cannot be read: blank.txt (no text in it") and "\n" not in message
+    assert "latin.txt (not UTF-8 (byte 3); save it as UTF-8), and 1 more" in message and "page.pdf" not in message
+    with pytest.raises(BadInput, match="6 files cannot be read"):
+        corpus.load(tmp_path, strict=False)  # nothing to go on with
+    (tmp_path / "good.txt").write_text("Something to read.")
+    read = corpus.load(tmp_path, strict=False)
+    assert list(read.failures) == sorted(BAD_FILES) and read.failures["latin.txt"].startswith("not UTF-8")
+
+
+def test_files_of_other_kinds_are_listed(tmp_path):
+    for name in ("good.txt", "page.html", "sub.docx", "noname", ".hidden", "empty.md"):
+        (tmp_path / name).write_text("text" if name != "empty.md" else "")
+    read = corpus.load(tmp_path, strict=False)
+    reason = "not one of .pdf, .md, .txt"
+    assert read.skipped == {"noname": reason, "page.html": reason, "sub.docx": reason}
+    frame = corpus.unread(read)
+    assert frame["file"].tolist() == ["empty.md", "noname", "page.html", "sub.docx"]
+    assert frame["outcome"].tolist() == ["could not be read"] + ["left alone"] * 3
+    assert corpus.unread(corpus.Corpus((), {}, {})).empty
+
+
+def test_linked_folders_are_followed_and_none_is_read_twice(tmp_path):
+    folder, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
+    for place in (folder / "real", elsewhere / "deep"):
+        place.mkdir(parents=True)
+        (place / "a.txt").write_text("Text.")
+    (folder / "also").symlink_to(folder / "real", target_is_directory=True)
+    (folder / "far").symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "deep" / "circle").symlink_to(elsewhere, target_is_directory=True)
+    (folder / "up").symlink_to(tmp_path, target_is_directory=True)
+    (folder / "file.txt").symlink_to(elsewhere / "deep" / "a.txt")
+    read = corpus.load(folder)
+    assert [doc.doc_id for doc in read.documents] == ["far/deep/a.txt", "file.txt", "real/a.txt"]
+    assert list(read.skipped) == ["also", "far/deep/circle", "up"]
+    (folder / "gone.txt").symlink_to(tmp_path / "nowhere.txt")
+    with pytest.raises(BadInput, match=r"gone.txt: cannot be read \(No such file"):
+        corpus.load(folder)
 
 
 def test_folders_that_are_missing_or_empty(tmp_path):
@@ -73,11 +118,58 @@ def test_headings_outside_code_only(tmp_path):
     assert [(document.text[h.start : h.end], h.level) for h in layout.headings] == [("# One", 1), ("## Two", 2)]
 
 
+FENCES = {
+    "closed by the same character only": ("```\n~~~\n# no\n```\n# yes", ["# yes"]),
+    "closed by as many or more": ("````\n```\n# no\n`````\n# yes", ["# yes"]),
+    "closed by nothing but the fence": ("```\n# no\n```python\n# no\n``` \t\n# yes", ["# yes"]),
+    "code within a line": ("```x = 1``` is code\n\n# yes", ["# yes"]),
+    "tildes may hold backticks": ("~~~ a`b\n# no\n~~~\n# yes", ["# yes"]),
+    "indented by up to three spaces": ("   ```\n# no\n  ```\n# yes", ["# yes"]),
+    "indented further is no fence": ("text\n\n    ```\n\n# yes", ["# yes"]),
+    "does not close when indented further": ("```\n# no\n    ```\n# no", []),
+    "unclosed runs to the end": ("# yes\n```\n# no\n", ["# yes"]),
+    "two are too few": ("``\n# yes\n``", ["# yes"]),
+}
+
+
+@pytest.mark.parametrize("what", FENCES)
+def test_code_fences_are_those_of_commonmark(tmp_path, what):
+    text, expected = FENCES[what]
+    (tmp_path / "a.md").write_text(text)
+    document, layout = corpus.read_plain(tmp_path / "a.md", "a.md")
+    assert [document.text[h.start : h.end] for h in layout.headings] == expected
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_only_newlines_end_a_line(tmp_path, separator):
+    (tmp_path / "a.md").write_text(
+        f"one{separator}# no\r\n# yes{separator}too\n\n## last", encoding="utf-8", newline=""
+    )
+    document, layout = corpus.read_plain(tmp_path / "a.md", "a.md")
+    assert [document.text[h.start : h.end] for h in layout.headings] == [f"# yes{separator}too", "## last"]
+
+
+@pytest.mark.parametrize("name", ["README.MD", "Readme.Md"])
+def test_markdown_is_known_whatever_the_case_of_its_suffix(tmp_path, name):
+    (tmp_path / name).write_text("# One\n\nText.")
+    (document,) = corpus.load(tmp_path).documents
+    assert document.doc_id == name and len(corpus.load(tmp_path).layouts[name].headings) == 1
+
+
 def test_a_corpus_survives_its_file(tmp_path):
     (tmp_path / "a.md").write_text("# One\n\nText with ü.")
     read = corpus.load(tmp_path)
     corpus.write_jsonl(read, tmp_path / "documents.jsonl")
     assert corpus.read_jsonl(tmp_path / "documents.jsonl") == read
+
+
+def test_a_document_is_found_by_its_id_without_a_walk_through_all():
+    documents = tuple(corpus.make_document(f"{i}.txt", str(i), b"") for i in range(3))
+    read = corpus.Corpus(documents, {}, {})
+    assert read["2.txt"] is documents[2] and read._by_id is read._by_id
+    assert read == corpus.Corpus(documents, {}, {})
+    with pytest.raises(KeyError, match="3.txt"):
+        read["3.txt"]
 
 
 def test_the_fingerprint_knows_texts_and_not_order(tmp_path):
@@ -98,3 +190,16 @@ def test_a_span_belongs_to_the_page_it_overlaps_most(lengths, start, length):
     shares = [span.overlap(Span("d", page.start, page.end)) for page in pages]
     expected = shares.index(max(shares)) if max(shares) else None
     assert corpus.Layout("d", pages=pages).page_of(span) == expected
+
+
+def test_the_notebook_lists_what_was_not_read_and_goes_on_when_asked(project):
+    folder = project / "data/toy/corpus"
+    (folder / "bad.pdf").write_bytes(b"<html>")
+    (folder / "page.html").write_text("<p>Text.</p>")
+    with pytest.raises(BadInput, match=r"bad.pdf: not a PDF"):
+        build.run(project, "toy", "10_ingest", say=lambda text: None)
+    build.run(project, "toy", "10_ingest", {"strict": "false"}, say=lambda text: None)
+    (page,) = (project / "runs").rglob("10_ingest.ipynb")
+    text = page.read_text()
+    assert "bad.pdf" in text and "not one of .pdf, .md, .txt" in text
+    assert book.check_notebook(page) == []

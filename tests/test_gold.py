@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -19,8 +20,8 @@ PAGES = (Page(0, "i", 0, 50), Page(1, "1", 50, len(TEXT)))
 
 @pytest.fixture
 def corpus():
-    document = make_document("kiln.pdf", TEXT, b"")
-    return Corpus((document,), {"kiln.pdf": Layout("kiln.pdf", "Kilns", PAGES, HEADINGS)}, {})
+    layouts = {"a.md": Layout("a.md"), "kiln.pdf": Layout("kiln.pdf", "Kilns", PAGES, HEADINGS)}
+    return Corpus((make_document("a.md", "Kilns.", b""), make_document("kiln.pdf", TEXT, b"")), layouts, {})
 
 
 def write(tmp_path, *rows):
@@ -49,6 +50,95 @@ def test_offsets_point_into_the_original_text():
     assert gold.find_quote("cafe\u0301 au lait", "café au") == [(0, 8)]
     assert gold.find_quote("Hafen\u00admeister", "Hafenmeister") == [(0, 13)]
     assert gold.find_quote("abc", "abd") == [] and gold.find_quote("abc", "  ") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "found"),
+    [
+        ("for infor-\nmation on", "information", "infor-\nmation"),
+        ("for infor-\nmation on", "infor-mation on", "infor-\nmation on"),
+        ("a start-\n  up here", "start-up", "start-\n  up"),
+        ("a start- \nup here", "startup", "start- \nup"),
+        ("a start‐\nup here", "startup", "start‐\nup"),
+        ("a start\u00ad\nup here", "startup here", "start\u00ad\nup here"),
+        ("infor-\nmation of a start-\nup", "information of a start-up", "infor-\nmation of a start-\nup"),
+        ("infor-\nmation", "infor-\nmation", "infor-\nmation"),
+        ("infor-\nmation", "infor- mation", "infor-\nmation"),
+        ("cafe\u0301-\nteria", "caféteria", "cafe\u0301-\nteria"),
+        ("pre- and post-\nwar", "pre- and post-war", "pre- and post-\nwar"),
+        ("1990–\n2000", "1990-2000", "1990–\n2000"),
+        ("ends in self-\n", "in self-", "in self-"),
+        ("re-sign or start-\nup", "resign", None),
+        ("resign or start-\nup", "re-sign", None),
+        ("1990-\n2000", "19902000", None),
+        ("- one\n- two", "one two", None),
+        ("infor-\nmation", "infor mation", None),
+    ],
+)
+def test_a_hyphen_at_a_line_end_is_a_hyphen_or_nothing(text, quote, found):
+    expected = [] if found is None else [(text.index(found), text.index(found) + len(found))]
+    assert gold.find_quote(text, quote) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "places"),
+    [
+        ("cafe\u0301", "cafe", []),
+        ("café", "cafe", []),
+        ("café cafe", "cafe", [(5, 9)]),
+        ("cafe\u0301s", "\u0301s", []),
+        ("각", "가", []),
+        ("½ cup", "1", []),
+        ("a ´b", "´b", [(2, 4)]),
+        ("wait… no", "wait...", [(0, 5)]),
+    ],
+)
+def test_a_letter_is_not_cut_in_two(text, quote, places):
+    assert gold.find_quote(text, quote) == places
+
+
+def test_each_document_is_folded_once_however_the_questions_are_ordered(tmp_path, monkeypatch):
+    documents = tuple(make_document(f"{i:02d}.txt", f"Document {i:02d} speaks of kilns.", b"") for i in range(40))
+    many = Corpus(documents, {doc.doc_id: Layout(doc.doc_id) for doc in documents}, {})
+    rows = [
+        {
+            "query_id": f"{turn}-{i}",
+            "text": "?",
+            "evidence": [{"doc_id": doc.doc_id, "quote": f"{i:02d} speaks of kilns."}],
+        }
+        for turn in range(3)
+        for i, doc in enumerate(documents)
+    ]
+    folded, fold = [], gold.fold
+    monkeypatch.setattr(gold, "fold", lambda text: folded.append(text) or fold(text))
+    assert len(gold.load(write(tmp_path, *rows), many)) == 120
+    assert sum(text.startswith("Document") for text in folded) == 40
+
+
+@pytest.mark.parametrize(
+    ("quote", "stops"),
+    [
+        (
+            "temp is 900 °C, never less than",
+            "up to 'temp is 900 °C, never' and the document goes on with 'more. Fire it",
+        ),
+        ("the “Kiln” temp is 900 °C, always", "quote its exact words"),
+        (
+            "The “Kiln” temp is 900 °C, nevertheless",
+            "up to 'The “Kiln” temp is 900 °C,' and the document goes on with 'never",
+        ),
+        (
+            "is 900 °C, never more. Fire it slowly. Glazes Fire them",
+            r"up to '….*slowly. Glazes Fire' and .* with 'it slowly",
+        ),
+        ("Fire it slowly, then glaze.", "up to 'Fire it slowly' and the document goes on with '. Glazes"),
+        ("Cool it for a day. And a night.", "up to 'Cool it for a day.' and the document ends there"),
+    ],
+)
+def test_a_quote_that_is_not_found_says_where_it_stops(tmp_path, corpus, quote, stops):
+    with pytest.raises(BadInput, match=stops) as error:
+        gold.load(write(tmp_path, row(evidence={"quote": quote})), corpus)
+    assert "quote not found in kiln.pdf" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_repeated_quote_needs_its_surroundings(tmp_path, corpus):
@@ -88,6 +178,37 @@ BAD = {
     "blank text": (row(text=" "), "'text' must be a text that is not blank"),
     "evidence null": (row() | {"evidence": None}, "'evidence' must be a list"),
     "unknown split": (row(split="test"), "'split' must be 'dev' or 'heldout'"),
+    "no evidence": (
+        {"query_id": "q1", "text": "?"},
+        r"query q1: no 'evidence'; write \"evidence\": \[\] if the documents",
+    ),
+    "no text": ({"query_id": "q1", "evidence": []}, "query q1: no 'text'; write the question"),
+    "no id": ({"text": "?", "evidence": []}, "no 'query_id'; give each question its own"),
+    "an id that is a number": (row(query_id=7), "'query_id' must be a text that is not blank, found 7"),
+    "no document": (row() | {"evidence": [{"quote": "Kilns"}]}, "query q1: no 'doc_id'; name the document"),
+    "document of another type": (
+        row(evidence={"doc_id": ["kiln.pdf"]}),
+        r"'doc_id' must be a text, found \[\"kiln.pdf\"\]",
+    ),
+    "tags as a text": (row(tags="hot"), "query q1: 'tags' must be a list of texts, found \"hot\""),
+    "tags of numbers": (row(tags=[1]), r"'tags' must be a list of texts, found \[1\]"),
+    "category": (row(category=None), "'category' must be a text, found null"),
+    "review": (row(review=["me"]), "'review' must be a text"),
+    "split of another type": (row(split=["dev"]), "'split' must be 'dev' or 'heldout'"),
+    "unknown origin": (row(origin="robot"), "'origin' must be 'human', 'templated' or 'drafted', found \"robot\""),
+    "must_hit as a text": (row(must_hit="yes"), "'must_hit' must be true or false, found \"yes\""),
+    "must_hit as a number": (row(must_hit=1), "'must_hit' must be true or false, found 1"),
+    "before null": (row(evidence={"before": None}), "'before' must be a text, found null"),
+    "after a number": (row(evidence={"after": 3}), "'after' must be a text, found 3"),
+    "page true": (
+        row(evidence={"page_index": True}),
+        "'page_index' must be a whole number, 0 for the first page, found true",
+    ),
+    "page 1.0": (row(evidence={"page_index": 1.0}), "'page_index' must be a whole number, .*, found 1.0"),
+    "page as a text": (row(evidence={"page_index": "0"}), "'page_index' must be a whole number, .*, found \"0\""),
+    "page below zero": (row(evidence={"page_index": -1}), "'page_index' must be a whole number, .*, found -1"),
+    "page of a text": (row(evidence={"doc_id": "a.md", "kind": "page", "page_index": 0}), "a.md has no pages"),
+    "page index in a text": (row(evidence={"doc_id": "a.md", "quote": "Kilns", "page_index": 0}), "a.md has no pages"),
     "not JSON": ('{"query_id": "q1", ', "not JSON"),
     "a key twice": ('{"query_id": "q1", "query_id": "q2", "text": "?"}', "key 'query_id' occurs twice"),
     "not an object": ("[1]", r"expected an object \{...\}, found list"),
@@ -102,15 +223,46 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_mistakes_are_one_line_that_names_file_and_line(tmp_path, corpus, what):
     line, message = BAD[what]
-    path = write(tmp_path, {"query_id": "q0", "text": "No evidence?"}, line)
+    path = write(tmp_path, {"query_id": "q0", "text": "No evidence?", "evidence": []}, line)
     with pytest.raises(BadInput, match=message) as error:
         gold.load(path, corpus)
     assert str(error.value).startswith(f"{path}:2") and "\n" not in str(error.value)
 
 
+def test_the_first_mistake_is_named_and_the_others_are_numbered(tmp_path, corpus):
+    bad = row(query_id="bad", must_hit="yes")
+    with pytest.raises(BadInput, match=r":2: query bad: 'must_hit' .* \(and 1 more line: 4\)$"):
+        gold.load(write(tmp_path, row(), bad, row(query_id="q2"), "{", row(query_id="q3")), corpus)
+    with pytest.raises(BadInput, match=r"\(and 24 more lines: 2, 3, .*, 21, …\)$") as error:
+        gold.load(write(tmp_path, *(bad | {"query_id": f"q{i}"} for i in range(25))), corpus)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_only_newlines_end_a_line(tmp_path, corpus, separator):
+    text = f"How{separator}hot?"
+    lines = [json.dumps(row(query_id=f"q{i}", text=text), ensure_ascii=False) for i in range(2)]
+    path = tmp_path / "gold.jsonl"
+    path.write_text("\r\n".join(lines), encoding="utf-8", newline="")
+    queries = gold.load(path, corpus)
+    assert [query.text for query in queries] == [text, text]
+    gold.write_resolved(queries, tmp_path / "queries.jsonl")
+    assert gold.read_resolved(tmp_path / "queries.jsonl") == queries
+    path.write_text("\n".join([*lines, "{"]), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"gold.jsonl:3: not JSON"):
+        gold.load(path, corpus)
+
+
+def test_a_document_without_pages_may_have_a_page_index_of_null(tmp_path, corpus):
+    queries = gold.load(write(tmp_path, row(evidence={"doc_id": "a.md", "quote": "Kilns", "page_index": None})), corpus)
+    assert queries[0].evidence[0].page_index is None
+    (tmp_path / "again.jsonl").write_text(gold.dump(queries), encoding="utf-8")
+    assert gold.load(tmp_path / "again.jsonl", corpus) == queries
+
+
 def test_a_repeated_id_names_both_lines(tmp_path, corpus):
     with pytest.raises(BadInput, match=r":3: query_id 'q7' is already used on line 1"):
-        gold.load(write(tmp_path, {"query_id": "q7", "text": "a?"}, "", {"query_id": "q7", "text": "b?"}), corpus)
+        gold.load(write(tmp_path, row(query_id="q7"), "", row(query_id="q7")), corpus)
 
 
 def test_files_that_are_not_there_empty_or_not_text(tmp_path, corpus):
@@ -130,7 +282,7 @@ def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path, corpus):
 
 
 def test_what_is_dumped_loads_again_and_resolved_queries_round_trip(tmp_path, corpus):
-    queries = gold.load(write(tmp_path, row(tags=["x"], must_hit=True), {"query_id": "q2", "text": "Nothing?"}), corpus)
+    queries = gold.load(write(tmp_path, row(tags=["x"], must_hit=True), row(query_id="q2") | {"evidence": []}), corpus)
     again = tmp_path / "again.jsonl"
     again.write_text(gold.dump(queries), encoding="utf-8")
     assert gold.load(again, corpus) == queries
@@ -140,7 +292,10 @@ def test_what_is_dumped_loads_again_and_resolved_queries_round_trip(tmp_path, co
 
 def test_word_overlap_is_reported_for_each_question(tmp_path, corpus):
     frame = gold.overlap(
-        gold.load(write(tmp_path, row(text="What temp do kilns need?"), {"query_id": "q2", "text": "Why?"}), corpus),
+        gold.load(
+            write(tmp_path, row(text="What temp do kilns need?"), {"query_id": "q2", "text": "Why?", "evidence": []}),
+            corpus,
+        ),
         corpus,
     )
     assert frame["in_evidence"].tolist()[0] == pytest.approx(1 / 4)  # of what, temp, kilns, need
@@ -148,9 +303,13 @@ def test_word_overlap_is_reported_for_each_question(tmp_path, corpus):
     assert frame["in_evidence"].isna().tolist() == [False, True]
 
 
-@given(st.text(max_size=80), st.integers(0, 80), st.integers(1, 30))
+LETTERS = st.text(max_size=80) | st.text("ab-\u00ad\u0301é´ \n½", max_size=80)
+
+
+@given(LETTERS, st.integers(0, 80), st.integers(1, 30))
 def test_every_slice_is_found_where_it_stands(text, start, length):
     quote = text[start : start + length]
-    if not gold.fold(quote)[0].strip():
+    needle, following = gold.fold(quote)[0].strip(), gold.fold(text[start + length :])[0]
+    if not needle or any(unicodedata.category(letter)[0] == "M" for letter in needle[0] + following[:1]):
         return
     assert any(a <= start + len(quote) and b >= start for a, b in gold.find_quote(text, quote))

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from localeval.records import BadInput, Document, Span, Unit
 
 SUFFIXES = (".pdf", ".md", ".txt")
+NAMED = 5  # unreadable files that an error names; of more it gives the number
+
+# Code fences as CommonMark has them: what opens one may name a language, what closes it stands alone.
+_FENCE_OPENS = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_FENCE_CLOSES = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
+_HEADING = re.compile(r"(#{1,6})[ \t]+\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +100,22 @@ class Layout:
         return best.index
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Corpus:
-    """Documents in order of `doc_id`, their layouts, and the files that could not be read with the reason."""
+    """Documents in order of `doc_id` and their layouts; failures: files that could not be read, skipped: files of other
+    kinds that were left alone, each with the reason."""
 
     documents: tuple[Document, ...]
     layouts: dict[str, Layout]
     failures: dict[str, str]
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def _by_id(self) -> dict[str, Document]:
+        return {document.doc_id: document for document in self.documents}
 
     def __getitem__(self, doc_id: str) -> Document:
-        for document in self.documents:
-            if document.doc_id == doc_id:
-                return document
-        raise KeyError(doc_id)
+        return self._by_id[doc_id]
 
     def text(self, span: Span) -> str:
         return self[span.doc_id][span]
@@ -140,56 +151,92 @@ def normalise(text: str) -> str:
 
 def read_plain(path: Path, doc_id: str, language: str = "en") -> tuple[Document, Layout]:
     """A markdown or text file. Markdown headings (`#` to `######`, outside code fences) become headings; no pages."""
-    source = path.read_bytes()
     try:
+        source = path.read_bytes()
         text = normalise(source.decode("utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); check the name and the permissions") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    headings = _markdown_headings(text) if path.suffix == ".md" else ()
+    headings = _markdown_headings(text) if path.suffix.lower() == ".md" else ()
     title = text[headings[0].start : headings[0].end].lstrip("# ").strip() if headings else path.stem
     return make_document(doc_id, text, source, language), Layout(doc_id, title, headings=headings)
 
 
 def _markdown_headings(text: str) -> tuple[Heading, ...]:
-    headings, fenced, position = [], False, 0
-    for line in text.splitlines(keepends=True):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        match = None if fenced else re.match(r"(#{1,6})[ \t]+\S", line)
-        if match:
-            headings.append(Heading(position, position + len(line.rstrip()), len(match[1])))
-        position += len(line)
+    headings, fence, position = [], "", 0
+    for line in text.split("\n"):
+        if fence:
+            closes = _FENCE_CLOSES.match(line)
+            if closes and closes[1].startswith(fence):  # the same character, at least as often
+                fence = ""
+        elif opens := _FENCE_OPENS.match(line):
+            fence = opens[1]
+        elif heading := _HEADING.match(line):
+            headings.append(Heading(position, position + len(line.rstrip()), len(heading[1])))
+        position += len(line) + 1
     return tuple(headings)
 
 
-def find_files(folder: Path) -> list[Path]:
-    """The readable files of a corpus folder, in order of their posix path; hidden files are left out."""
+def find_files(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """The files of a corpus folder, as sorted posix paths below it: those to read, and those to leave alone with the reason.
+
+    Hidden files are in neither.
+    """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; 'corpus' must name a folder of {', '.join(SUFFIXES)} files")
-    files = [
-        path
-        for path in folder.rglob("*")
-        if path.is_file()
-        and path.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
+    found = sorted((path.relative_to(folder).as_posix(), why) for path, why in _walk(folder))
+    files = [name for name, why in found if not why]
     if not files:
-        raise BadInput(f"{folder}: no {', '.join(SUFFIXES)} file in it; put the documents there")
-    return sorted(files, key=lambda path: path.relative_to(folder).as_posix())
+        raise BadInput(
+            f"{folder}: no {', '.join(SUFFIXES)} file in it; put the documents there, converted if they are of another kind"
+        )
+    return files, {name: why for name, why in found if why}
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Every path below the folder that holds or could hold a document, and why it is left alone, if it is.
+
+    Linked folders come after the real ones and no folder comes twice, so that links may form a circle.
+    """
+    real = Path(os.path.realpath(folder))
+    seen, waiting = set(real.parents), [folder]
+    for top in waiting:
+        for where, folders, names in os.walk(top, onerror=_unlisted):
+            here, real = Path(where), Path(os.path.realpath(where))
+            if real in seen:
+                yield here, "a link to a folder that is read already or holds the corpus"
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            waiting += [here / name for name in folders if (here / name).is_symlink()]
+            yield from ((here / name, _left_alone(here / name)) for name in names if not name.startswith("."))
+
+
+def _left_alone(path: Path) -> str:
+    if path.suffix.lower() not in SUFFIXES:
+        return f"not one of {', '.join(SUFFIXES)}"
+    return "" if path.is_file() or not path.exists() else "not a regular file"  # a broken link is read, and fails
+
+
+def _unlisted(error: OSError) -> None:
+    raise BadInput(f"{error.filename}: cannot be opened ({error.strerror}); check the permissions of the folder")
 
 
 def load(folder: Path, language: str = "en", *, strict: bool = True, progress=lambda text: None) -> Corpus:
     """Reads every document below `folder`.
 
-    With `strict` the first unreadable file raises `BadInput` naming it; otherwise it is listed in `Corpus.failures`.
-    A document without any text is a failure too: nothing could ever be retrieved from it.
+    With `strict` unreadable files raise one `BadInput` that names them; otherwise they are listed in `Corpus.failures`,
+    as long as anything could be read. A document without any text is a failure too: nothing could ever be retrieved
+    from it.
     """
     from localeval import pdf
 
     documents, layouts, failures = [], {}, {}
-    files = find_files(folder)
-    for number, path in enumerate(files, 1):
-        doc_id = path.relative_to(folder).as_posix()
+    files, skipped = find_files(folder)
+    for number, doc_id in enumerate(files, 1):
+        path = folder / doc_id
         progress(f"{number} of {len(files)}: {doc_id}")
         try:
             read = pdf.read if path.suffix.lower() == ".pdf" else read_plain
@@ -199,13 +246,21 @@ def load(folder: Path, language: str = "en", *, strict: bool = True, progress=la
                     f"{path}: no text in it (a scan without a text layer, or an empty file); remove it or add OCR"
                 )
         except BadInput as error:
-            if strict:
-                raise
-            failures[doc_id] = str(error)
+            failures[doc_id] = str(error).removeprefix(f"{path}: ")
             continue
         documents.append(document)
         layouts[doc_id] = layout
-    return Corpus(tuple(documents), layouts, failures)
+    if failures and (strict or not documents):
+        raise BadInput(_refusal(folder, failures))
+    return Corpus(tuple(documents), layouts, failures, skipped)
+
+
+def _refusal(folder: Path, failures: dict[str, str]) -> str:
+    reasons = [f"{name} ({why})" for name, why in failures.items()]
+    if len(reasons) == 1:
+        return "".join(f"{folder / name}: {why}" for name, why in failures.items())
+    more = [f"and {len(reasons) - NAMED} more"] if len(reasons) > NAMED else []
+    return f"{folder}: {len(reasons)} files cannot be read: {', '.join(reasons[:NAMED] + more)}"
 
 
 def write_jsonl(corpus: Corpus, path: Path) -> None:
@@ -261,6 +316,15 @@ def inventory(corpus: Corpus):
     return pd.DataFrame(
         rows, columns=["doc_id", "title", "characters", "pages", "headings", "header_footer_characters", "notes"]
     )
+
+
+def unread(corpus: Corpus):
+    """One row a file that gave no document: what became of it, and why."""
+    import pandas as pd
+
+    outcomes = {"could not be read": corpus.failures, "left alone": corpus.skipped}
+    rows = [(name, outcome, why) for outcome, files in outcomes.items() for name, why in files.items()]
+    return pd.DataFrame(rows, columns=["file", "outcome", "reason"])
 
 
 def fingerprint(documents: Iterable[Document]) -> str:

@@ -7,9 +7,9 @@ One JSON object a line. The truth of a piece of evidence is its anchor, not its 
      "evidence": [{"doc_id": "water.pdf", "kind": "span", "grade": 2, "quote": "Keep it at a rolling boil for one minute.",
                    "before": "Bring the water to the boil. ", "after": " Above 2000 m", "page_index": 4}]}
 
-Only `query_id` and `text` are required; of the evidence `doc_id`, and for kind "span" `quote`. `evidence: []` means that the
-corpus does not answer the question. Kind "page" needs `page_index`, kind "section" has the heading as its `quote`, kind
-"document" needs nothing more.
+Only `query_id`, `text` and `evidence` are required; of each piece of evidence `doc_id`, and for kind "span" `quote`.
+`evidence: []` means that the corpus does not answer the question. Kind "page" needs `page_index`, kind "section" has the
+heading as its `quote`, kind "document" needs nothing more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import json
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 
 from localeval.chunking import sections
@@ -30,28 +32,87 @@ from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
 from localeval.tokens import words
 
 CONTEXT = 32  # characters of anchor text kept on each side
+LISTED = 20  # further bad lines that an error numbers
+MEANINGFUL = 12  # characters; a shorter agreement of a quote with a document is chance
 QUERY_KEYS = tuple(field.name for field in fields(Query))
+Folded = Callable[[str], tuple[str, array]]  # of a document, by its id: what `fold` makes of its text
 EVIDENCE_KEYS = ("doc_id", *(field.name for field in fields(Evidence) if field.name != "span"))
-_SAME = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-"})
+
+
+def _filled(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_TEXT = ("a text", lambda value: isinstance(value, str))
+_FILLED = ("a text that is not blank", _filled)
+
+# What each key must hold, in words and as a test; and those no line can do without, with what to write.
+MUST_BE = {
+    "query_id": _FILLED,
+    "text": _FILLED,
+    "evidence": (
+        "a list of objects ([] for a question the corpus does not answer)",
+        lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+    ),
+    "tags": ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(tag, str) for tag in value)),
+    "category": _TEXT,
+    "split": ("'dev' or 'heldout'", lambda value: value in ("dev", "heldout")),
+    "origin": ("'human', 'templated' or 'drafted'", lambda value: value in ("human", "templated", "drafted")),
+    "review": _TEXT,
+    "must_hit": ("true or false", lambda value: isinstance(value, bool)),
+    "doc_id": _TEXT,
+    "grade": ("a whole number of 1 or more", lambda value: _whole(value) and value >= 1),
+    "kind": _TEXT,
+    "quote": _TEXT,
+    "before": _TEXT,
+    "after": _TEXT,
+    "page_index": (
+        "a whole number, 0 for the first page",
+        lambda value: value is None or (_whole(value) and value >= 0),
+    ),
+}
+NEEDED = {
+    "query_id": "give each question its own",
+    "text": "write the question",
+    "evidence": 'write "evidence": [] if the documents do not answer it',
+    "doc_id": "name the document by its path below the corpus folder",
+}
+_SAME = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-", "\u00ad": None}
+)
+_PIECE = re.compile(
+    r"(?P<plain>[!-,.-~]+)|(?P<line_end>(?<=\S)(?:[-–—−‐‑][^\S\n]*\n|\u00ad(?=\s))\s*)|(?P<space>\s+)|(?P<other>.)"
+)
 
 
 def fold(text: str) -> tuple[str, array]:
     """Text for matching, and the raw offset of each of its characters.
 
     NFKD (so that composed and decomposed accents meet), straight quotes and hyphens, no soft hyphens, white space as one
-    space. A character may become several.
+    space. A character may become several. A hyphen at the end of a line becomes a hyphen and a newline, the only newlines
+    left.
     """
     folded, offsets = [], array("L")
-    for at, raw in enumerate(text):
-        for letter in unicodedata.normalize("NFKD", raw).translate(_SAME):
-            if letter == "\u00ad":
-                continue
-            if letter.isspace():
-                if folded and folded[-1] == " ":
-                    continue
-                letter = " "
-            folded.append(letter)
-            offsets.append(at)
+    for piece in _PIECE.finditer(text):
+        at, letters = piece.start(), piece[0]
+        if piece.lastgroup == "plain":
+            offsets.extend(range(at, piece.end()))
+        elif piece.lastgroup == "line_end":
+            letters = "-\n"
+            offsets.extend((at, at + 1))
+        elif piece.lastgroup == "space":
+            letters = "" if folded and folded[-1] in (" ", "-\n") else " "
+            offsets.extend([at] * len(letters))
+        else:
+            apart = unicodedata.normalize("NFKD", letters)
+            letters = (letters if apart[0] == " " else apart).translate(_SAME)  # an accent alone stays whole
+            offsets.extend([at] * len(letters))
+        if letters:
+            folded.append(letters)
     return "".join(folded), offsets
 
 
@@ -59,41 +120,105 @@ _fold_document = lru_cache(maxsize=16)(fold)  # many quotes are looked up in one
 
 
 def find_quote(text: str, quote: str) -> list[tuple[int, int]]:
-    """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks."""
-    folded, offsets = _fold_document(text)
-    needle = fold(quote)[0].strip()
-    places, at = [], folded.find(needle) if needle else -1
-    while at >= 0:
-        places.append((offsets[at], offsets[at + len(needle) - 1] + 1))
-        at = folded.find(needle, at + 1)
+    """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks.
+
+    A hyphen at the end of a line of the text counts as a hyphen or as nothing. An accent belongs to its letter: "cafe" is
+    not in "café".
+    """
+    return _places(*_fold_document(text), _needle(quote))
+
+
+def _needle(quote: str) -> str:
+    return fold(quote)[0].strip()
+
+
+def _places(folded: str, offsets: array, needle: str) -> list[tuple[int, int]]:
+    pattern = _pattern(needle, "\n" in folded)
+    places, found = [], pattern.search(folded) if needle else None
+    while found:
+        start, end = found.span()
+        if not any(_inside_letter(folded, offsets, at) for at in (start, end)):
+            places.append((offsets[start], offsets[end - 1] + 1))
+        found = pattern.search(folded, start + 1)
     return places
+
+
+@lru_cache(maxsize=64)
+def _pattern(needle: str, line_ends: bool) -> re.Pattern:
+    """Finds the needle in folded text; `line_ends`: the text has hyphens at line ends, which may stand for nothing."""
+    needle = needle.replace("-\n", "- ")
+    if not line_ends:
+        return re.compile(re.escape(needle))
+    parts, needle = [], needle.replace("- ", "-\n")
+    for one, two in zip_longest(needle, needle[1:], fillvalue=""):
+        part = "[ \n]" if one == "\n" else re.escape(one)
+        if one == "-" and two not in ("\n", ""):
+            part += "\n?"
+        elif two.isalpha() and (one.isalpha() or _is_mark(one)):
+            part += "(?:-\n)?"
+        parts.append(part)
+    return re.compile("".join(parts))
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter).startswith("M")
+
+
+def _inside_letter(folded: str, offsets: array, at: int) -> bool:
+    """True between a letter and its accents, and between the parts of one character of the raw text."""
+    return 0 < at < len(folded) and (offsets[at - 1] == offsets[at] or _is_mark(folded[at]))
+
+
+def _where_it_stops(text: str, folded: str, offsets: array, needle: str) -> str:
+    """How far a quote that is not found agrees with the text, in whole words; empty when hardly anything agrees."""
+    search = lambda part: _pattern(part, "\n" in folded).search(folded)
+    agreed = bisect_left(range(1, len(needle) + 1), True, key=lambda length: search(needle[:length]) is None)
+    if agreed < MEANINGFUL:
+        return ""
+    found = search(needle[:agreed])
+    following = needle[agreed : agreed + 1] + folded[found.end() : found.end() + 1]
+    within_word = needle[agreed - 1].isalnum() and any(one.isalnum() or _is_mark(one) for one in following)
+    words_agreed = needle[:agreed].rpartition(" ")[0] if within_word else needle[:agreed].rstrip()
+    if len(words_agreed) < MEANINGFUL:
+        return ""
+    stop = offsets[_pattern(words_agreed, "\n" in folded).match(folded, found.start()).end() - 1] + 1
+    known, rest = _tidy(text[offsets[found.start()] : stop]), _tidy(text[stop : stop + 2 * CONTEXT]).strip()
+    shown = known if len(known) <= CONTEXT else "…" + known[-CONTEXT:].lstrip()
+    goes_on = f"the document goes on with {rest[:CONTEXT]!r}" if rest else "the document ends there"
+    return f"it matches up to {shown!r} and {goes_on}"
+
+
+def _tidy(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
 
 
 def anchor(corpus: Corpus, span: Span) -> dict:
     """The anchor of a span: its words, a little text on both sides, its page index. What a gold file stores."""
     text = corpus[span.doc_id].text
-    tidy = lambda part: re.sub(r"\s+", " ", part)
     return {
-        "quote": tidy(text[span.start : span.end]),
-        "before": tidy(text[max(0, span.start - CONTEXT) : span.start]),
-        "after": tidy(text[span.end : span.end + CONTEXT]),
+        "quote": _tidy(text[span.start : span.end]),
+        "before": _tidy(text[max(0, span.start - CONTEXT) : span.start]),
+        "after": _tidy(text[span.end : span.end + CONTEXT]),
         "page_index": corpus.layouts[span.doc_id].page_of(span),
     }
 
 
 def load(path: Path, corpus: Corpus) -> list[Query]:
-    """Reads a gold file and resolves every anchor in the corpus. Errors name the file, the line and the remedy."""
+    """Reads a gold file and resolves every anchor in the corpus.
+
+    The error names the file, the first bad line and the remedy, and the numbers of the other bad lines.
+    """
     seen: dict[str, int] = {}
-    queries = []
-    for number, row in _rows(path):
-        where = f"{path}:{number}"
-        query_id = str(row.get("query_id", ""))
-        if query_id in seen:
-            raise BadInput(
-                f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own"
-            )
-        seen[query_id] = number
-        queries.append(_query(row, where, corpus))
+    queries, problems = [], {}
+    folded = lru_cache(maxsize=None)(lambda doc_id: fold(corpus[doc_id].text))  # each document once, for this file only
+    for number, line in _lines(path):
+        try:
+            row = _object(line, f"{path}:{number}")
+            queries.append(_query(row, _named(row, f"{path}:{number}", number, seen), corpus, folded))
+        except BadInput as error:
+            problems[number] = str(error)
+    if problems:
+        raise BadInput(_first_of(problems))
     if not queries:
         raise BadInput(f"{path}: no question in it; write one JSON object a line")
     if not any(query.answerable for query in queries):
@@ -101,27 +226,46 @@ def load(path: Path, corpus: Corpus) -> list[Query]:
     return queries
 
 
-def _rows(path: Path) -> Iterable[tuple[int, dict]]:
+def _first_of(problems: dict[int, str]) -> str:
+    (_, first), *rest = problems.items()
+    numbers = ", ".join(str(number) for number, _ in rest[:LISTED]) + (", …" if len(rest) > LISTED else "")
+    return first + (f" (and {len(rest)} more line{'s' * (len(rest) > 1)}: {numbers})" if rest else "")
+
+
+def _named(row: dict, where: str, number: int, seen: dict[str, int]) -> str:
+    """The place of a row with its query id, which no earlier line may have."""
+    query_id = row.get("query_id")
+    if not _filled(query_id):
+        return where
+    if query_id in seen:
+        raise BadInput(
+            f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own"
+        )
+    seen[query_id] = number
+    return f"{where}: query {query_id}"
+
+
+def _lines(path: Path) -> Iterable[tuple[int, str]]:
+    """Lines that are not blank, with their numbers. Only a newline ends one: a question may hold other separators."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file; 'gold' must name a .jsonl file of questions") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line, object_pairs_hook=_no_twice)
-        except json.JSONDecodeError as error:
-            raise BadInput(
-                f"{path}:{number}: not JSON ({error.msg} at column {error.colno}); one object a line"
-            ) from None
-        except KeyError as error:
-            raise BadInput(f"{path}:{number}: key {error.args[0]!r} occurs twice in one object; keep one") from None
-        if not isinstance(row, dict):
-            raise BadInput(f"{path}:{number}: expected an object {{...}}, found {type(row).__name__}")
-        yield number, row
+    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def _object(line: str, where: str) -> dict:
+    try:
+        row = json.loads(line, object_pairs_hook=_no_twice)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{where}: not JSON ({error.msg} at column {error.colno}); one object a line") from None
+    except KeyError as error:
+        raise BadInput(f"{where}: key {error.args[0]!r} occurs twice in one object; keep one") from None
+    if not isinstance(row, dict):
+        raise BadInput(f"{where}: expected an object {{...}}, found {type(row).__name__}")
+    return row
 
 
 def _no_twice(pairs: list[tuple[str, object]]) -> dict:
@@ -133,7 +277,8 @@ def _no_twice(pairs: list[tuple[str, object]]) -> dict:
     return row
 
 
-def _known(row: dict, keys: Sequence[str], where: str) -> None:
+def _checked(row: dict, keys: Sequence[str], where: str) -> None:
+    """Every key known, none missing that is needed, every value of the type it must have."""
     for key in row:
         if key not in keys:
             near = difflib.get_close_matches(key, keys, 1)
@@ -141,47 +286,47 @@ def _known(row: dict, keys: Sequence[str], where: str) -> None:
                 f"{where}: unknown key {key!r}"
                 + (f" (did you mean {near[0]!r}?)" if near else f"; known: {', '.join(keys)}")
             )
+    for key in keys:
+        if key in NEEDED and key not in row:
+            raise BadInput(f"{where}: no {key!r}; {NEEDED[key]}")
+        if key in row and not MUST_BE[key][1](row[key]):
+            raise BadInput(f"{where}: {key!r} must be {MUST_BE[key][0]}, found {_shown(row[key])}")
 
 
-def _query(row: dict, where: str, corpus: Corpus) -> Query:
-    _known(row, QUERY_KEYS, where)
-    for key in ("query_id", "text"):
-        if not isinstance(row.get(key), str) or not row[key].strip():
-            raise BadInput(f"{where}: {key!r} must be a text that is not blank")
-    where = f"{where}: query {row['query_id']}"
-    evidence = row.get("evidence", [])
-    if not isinstance(evidence, list) or not all(isinstance(item, dict) for item in evidence):
-        raise BadInput(f"{where}: 'evidence' must be a list of objects ([] for a question the corpus does not answer)")
-    if row.get("split", "dev") not in ("dev", "heldout"):
-        raise BadInput(f"{where}: 'split' must be 'dev' or 'heldout', found {row['split']!r}")
-    found = tuple(_evidence(item, where, corpus) for item in evidence)
+def _shown(value: object) -> str:
+    """A value as it stands in the file, cut short."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def _query(row: dict, where: str, corpus: Corpus, folded: Folded) -> Query:
+    _checked(row, QUERY_KEYS, where)
+    found = tuple(_evidence(item, where, corpus, folded) for item in row["evidence"])
     if len({(item.span, item.kind) for item in found}) < len(found):
         raise BadInput(f"{where}: the same evidence is listed twice; keep it once, with its higher grade")
     return Query(**(row | {"evidence": found, "tags": tuple(row.get("tags", ()))}))
 
 
-def _evidence(item: dict, where: str, corpus: Corpus) -> Evidence:
-    _known(item, EVIDENCE_KEYS, where)
-    doc_id, kind = item.get("doc_id"), item.get("kind", "span")
-    documents = [doc.doc_id for doc in corpus.documents]
-    if doc_id not in documents:
-        near = difflib.get_close_matches(str(doc_id), documents, 1)
+def _evidence(item: dict, where: str, corpus: Corpus, folded: Folded) -> Evidence:
+    _checked(item, EVIDENCE_KEYS, where)
+    doc_id, kind, grade = item["doc_id"], item.get("kind", "span"), item.get("grade", 1)
+    if doc_id not in corpus.layouts:
+        near = difflib.get_close_matches(doc_id, corpus.layouts, 1)
         raise BadInput(
             f"{where}: no document {doc_id!r} in the corpus" + (f" (did you mean {near[0]!r}?)" if near else "")
         )
     if kind not in EVIDENCE_KINDS:
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
-    grade = item.get("grade", 1)
-    if not isinstance(grade, int) or isinstance(grade, bool) or grade < 1:
-        raise BadInput(f"{where}: 'grade' must be a whole number of 1 or more, found {grade!r}")
-    span = _place(item, doc_id, kind, where, corpus)
+    if not corpus.layouts[doc_id].pages and (kind == "page" or item.get("page_index") is not None):
+        raise BadInput(f"{where}: {doc_id} has no pages; leave out 'page_index', and quote instead of kind 'page'")
+    span = _place(item, doc_id, kind, where, corpus, folded)
     rest = {key: item[key] for key in ("quote", "before", "after", "page_index") if key in item}
     if kind == "span":
         rest = anchor(corpus, span) | {"quote": item["quote"]}
     return Evidence(span, grade, kind, **rest)
 
 
-def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Span:
+def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus, folded: Folded) -> Span:
     document, layout = corpus[doc_id], corpus.layouts[doc_id]
     if kind == "document":
         return Span(doc_id, 0, len(document.text))
@@ -189,36 +334,37 @@ def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Sp
         page = next((page for page in layout.pages if page.index == item.get("page_index")), None)
         if page is None:
             raise BadInput(
-                f"{where}: {doc_id} has no page_index {item.get('page_index')!r} (0 to {len(layout.pages) - 1})"
+                f"{where}: {doc_id} has no page_index {_shown(item.get('page_index'))} (0 to {len(layout.pages) - 1})"
             )
         return Span(doc_id, page.start, page.end)
     quote = item.get("quote")
-    if not isinstance(quote, str) or not quote.strip():
+    if not _filled(quote):
         raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
     if kind == "section":
         return _section(quote, doc_id, where, corpus)
-    return _one_place(item, quote, doc_id, where, corpus)
+    return _one_place(item, quote, doc_id, where, corpus, folded)
 
 
 def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
-    wanted = fold(quote)[0].strip()
+    wanted = _needle(quote)
     found = [
         (a, b)
         for a, b, path in sections(corpus[doc_id], corpus.layouts[doc_id])
-        if path and fold(path[-1])[0] == wanted
+        if path and _needle(path[-1]) == wanted
     ]
     if len(found) != 1:
         raise BadInput(f"{where}: {len(found)} sections of {doc_id} are headed {quote!r}; quote one heading exactly")
     return Span(doc_id, *found[0])
 
 
-def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
+def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus, folded: Folded) -> Span:
     """The one place of the quote that agrees best with its anchor; none, or several alike, is an error."""
-    places = [Span(doc_id, *place) for place in find_quote(corpus[doc_id].text, quote)]
+    needle = _needle(quote)
+    places = [Span(doc_id, *place) for place in _places(*folded(doc_id), needle)]
     if not places:
-        raise BadInput(
-            f"{where}: quote not found in {doc_id}: {quote[:60]!r}; quote its exact words (line breaks do not matter)"
-        )
+        stops = _where_it_stops(corpus[doc_id].text, *folded(doc_id), needle)
+        remedy = stops or "quote its exact words (line breaks do not matter)"
+        raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:60]!r}; {remedy}")
     page = item.get("page_index")
     if page is not None:
         on_page = [span for span in places if corpus.layouts[doc_id].page_of(span) == page]
@@ -323,7 +469,8 @@ def write_resolved(queries: Iterable[Query], path: Path) -> None:
 
 def read_resolved(path: Path) -> list[Query]:
     queries = []
-    for _, row in _rows(path):
+    for number, line in _lines(path):
+        row = _object(line, f"{path}:{number}")
         evidence = tuple(Evidence(**(item | {"span": Span.parse(item["span"])})) for item in row.pop("evidence"))
         queries.append(Query(**(row | {"evidence": evidence, "tags": tuple(row["tags"])})))
     return queries

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGES = (
@@ -32,15 +32,29 @@ def digest_json(value: object) -> str:
 
 
 def digest_path(path: Path) -> str:
-    """Content hash of a file, or of every file below a folder with its name. File dates do not count, hidden files neither."""
+    """Content hash of a file, or of every file below a folder with its name; linked folders are followed.
+
+    File dates do not count, hidden files neither.
+    """
     if path.is_file():
         return digest(path.read_bytes())
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path)))
+    files = sorted(_files(path))
     return digest(*(part for file in files for part in (file.relative_to(path).as_posix(), file.read_bytes())))
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+def _files(folder: Path) -> Iterator[Path]:
+    """Every visible file below a folder; no folder comes twice, so that links may form a circle."""
+    seen = set()
+    for where, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(where)
+        folders[:] = [] if real in seen else sorted(name for name in folders if not _hidden(name))
+        names = [] if real in seen else names
+        seen.add(real)
+        yield from (path for name in names if not _hidden(name) and (path := Path(where, name)).is_file())
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__pycache__"
 
 
 def machine() -> dict:
