@@ -155,10 +155,10 @@ def _notes(qrels: trec.Qrels, run: trec.Run, names: Iterable[str], how: trec.Con
         yield f"{', '.join(deep)}: the longest ranking of the run has {longest} hits"
     below = sum(label < 0 for labels in qrels.values() for label in labels.values())
     if below:
-        yield f"{below} labels are below 0: neither relevant nor judged"
+        yield f"labels below 0: {below}; they are read as no judgement"
     tied = trec.tied(qrels, run)
     if tied:
-        yield f"{len(tied)} queries have equal scores with different labels: the tie rule decides ({trec.some(tied)})"
+        yield f"equal scores with different labels in {len(tied)} of {len(answered)} queries: the tie rule decides ({trec.some(tied)})"
 
 
 def _score_text(report: dict, per_query: bool) -> Iterable[str]:
