@@ -564,6 +564,17 @@ def test_one_file_nothing_readable_and_no_path(tmp_path):
     assert code == 0 and len(json.loads(said)["pages"]) == 9
 
 
+def test_a_scan_without_text_is_a_finding_and_not_a_failure(tmp_path):
+    import pymupdf
+
+    document = pymupdf.open()
+    page = document.new_page()
+    page.insert_image(page.rect, pixmap=pymupdf.Pixmap(pymupdf.csGRAY, pymupdf.IRect(0, 0, 60, 80)))
+    document.save(tmp_path / "scan.pdf")
+    code, said, _ = call("quality", tmp_path)
+    assert code == 0 and "likely_scanned" in said and "scan.pdf: mixed_quality" in said and "1 page," in said
+
+
 # --- pages of the report ---------------------------------------------------------------------------------------------
 
 

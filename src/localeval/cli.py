@@ -9,10 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from localeval import __version__, build, commands
+from localeval import __version__, commands
 from localeval.provenance import digest_path, machine
 from localeval.records import BadInput
-from localeval.tables import find_root
 
 EPILOG = """\
 a first afternoon:
@@ -106,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from localeval import build
+    from localeval.tables import find_root
+
     root = find_root()
     overrides = dict(_assignment(text) for text in arguments.parameter)
     if arguments.publish and (overrides or arguments.notebook):
@@ -131,7 +133,8 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _book(arguments: argparse.Namespace) -> int:
-    from localeval import book
+    from localeval import book, build
+    from localeval.tables import find_root
 
     root = find_root()
     staged, site = build.stage(root, root / "_build" / "stage"), root / "_build" / "html"
@@ -149,7 +152,8 @@ def _book(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from localeval import book
+    from localeval import book, build
+    from localeval.tables import find_root
 
     root = find_root()
     problems, old = [], []
@@ -172,6 +176,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    from localeval import build
+    from localeval.tables import find_root
+
     root = find_root()
     for study in build.studies(root):
         print(study)
@@ -187,11 +194,14 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _state(path: Path, key: str) -> str:
+    from localeval import build
+
     return "not run" if not path.is_file() else "fresh" if build.key_of(path) == key else "stale"
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from localeval import embedding
+    from localeval.tables import find_root
 
     root = find_root()
     lines = [_python(), *_pins(root / "requirements.txt")]

@@ -304,12 +304,15 @@ def _quality_text(report: dict) -> Iterable[str]:
     for document in report["documents"]:
         why = document["failed_guard"] and f" (failed: {document['failed_guard']})"
         figures = f"clean {_figure(document['clean_fraction'])}, quality {_figure(document['mean_quality'])}"
-        yield f"{document['doc_id']}: {document['verdict']}{why}; {document['pages']} pages, {figures}"
+        yield f"{document['doc_id']}: {document['verdict']}{why}; {_count(document['pages'], 'page')}, {figures}"
         for page in (page for page in report["pages"] if page["doc_id"] == document["doc_id"]):
             yield f"  {page['page_label']:>6}  {page['class']:<18}  {_figure(page['quality'], 8)}  {page['reason']}"
     yield from (f"not read: {failure['reason']}" for failure in report["failures"])
-    read, failed = len(report["documents"]), len(report["failures"])
-    yield f"{read} document{'s' * (read != 1)} read, {failed} not"
+    yield f"{_count(len(report['documents']), 'document')} read, {len(report['failures'])} not"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _print(report: dict) -> None:
