@@ -33,6 +33,7 @@ ALLOWED = {
     "drafting": {"chunking", "corpus", "gold", "tokens"},
     "grading": set(),
     "metrics": set(),
+    "trec": {"metrics"},
     "stats": set(),
     "decisions": set(),
     "tables": {"corpus", "gold", "provenance"},
@@ -42,7 +43,8 @@ ALLOWED = {
     "views": {"figures", "metrics", "report", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
-    "cli": {"book", "build", "embedding", "provenance", "tables"},
+    "commands": {"corpus", "metrics", "pdf", "quality", "stats", "trec"},
+    "cli": {"book", "build", "commands", "embedding", "provenance", "tables"},
 }
 HEAVY = {
     "torch",

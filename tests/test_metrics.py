@@ -82,6 +82,17 @@ def test_states_are_not_numbers(name):
     assert measure(Graded("q", "unreachable", evidence=(1,)), name) == 0.0
 
 
+def test_unanswerable_questions_move_no_mean():
+    """One found, one missed, two that nothing answers: half of two; neither three quarters nor a quarter of four."""
+    hit, miss = (
+        Graded("q1", "scored", ((1, 1.0),), ideal=(1.0,), ranked=1),
+        Graded("q2", "scored", ideal=(1.0,), ranked=1),
+    )
+    nothing = [Graded(name, "unanswerable", ranked=1) for name in ("q3", "q4")]
+    scores = metrics.scores_of({("s", "chunk/contains"): [hit, miss, *nothing]}, ["recall@1", "success@1"])
+    assert scores.groupby("metric")["value"].agg(["mean", "size"]).to_numpy().tolist() == [[0.5, 2], [0.5, 2]]
+
+
 @pytest.mark.parametrize("name", ["ndcg@0", "ndgc@10", "ndcg@-1", "ndcg@x", "", "EH@10"])
 def test_unknown_metrics_are_refused_by_name(name):
     with pytest.raises(BadInput, match="known: ndcg"):
@@ -94,7 +105,7 @@ gains = st.lists(st.integers(0, 3), min_size=1, max_size=15)
 @given(gains, st.lists(st.integers(1, 3), max_size=5), st.integers(1, 20))
 def test_every_metric_stays_between_0_and_1(found, missed, cut):
     graded = ranking(*found, ideal=sorted([g for g in found if g] + missed, reverse=True))
-    for name in ("ndcg", "ndcg_exp", "rr", "p", "recall", "success", "ap"):
+    for name in ("ndcg", "ndcg_exp", "rr", "p", "recall", "success", "ap", "judged"):
         for full in (name, f"{name}@{cut}"):
             assert 0 <= measure(graded, full) <= 1 + 1e-12
 

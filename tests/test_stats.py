@@ -69,6 +69,21 @@ def test_pairs_by_query_id_not_by_order():
     assert (got.low, got.high) == pytest.approx((0.045, 0.055), abs=2e-3)
 
 
+def test_pairs_say_more_than_two_intervals_side_by_side():
+    """Every question differs a little and all alike: the pairs see it, intervals of both systems overlap almost wholly."""
+    one = {f"q{n}": value for n, value in enumerate([0.95, 0.05, 0.60, 0.30, 0.80, 0.10, 0.70, 0.20])}
+    two = {query: value - 0.05 + 0.01 * (n % 2) for n, (query, value) in enumerate(one.items())}
+    got = stats.compare(two, one, metric="m", rule="r", names=("b", "a"))
+    assert 0 < got.low < got.high < 0.06 and got.p_value == 2 / 256
+    a, b = (stats.interval(list(side.values())) for side in (one, two))
+    assert a.low < b.mean < a.high and b.low < a.mean < b.high
+
+
+def test_a_resample_is_as_large_as_the_sample_and_drawn_with_replacement():
+    means = stats._resampled_means(np.arange(10.0), stats.SEED, 2000)
+    assert len(means) == 2000 and means.std() == pytest.approx(np.arange(10).std() / math.sqrt(10), rel=0.1)
+
+
 def test_sign_flip_is_exact_for_few_pairs():
     assert stats.sign_flip([0.2] * 8) == 2 / 256
     assert stats.sign_flip([0.1] * 3) == 2 / 8

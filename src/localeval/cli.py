@@ -8,10 +8,9 @@ import re
 import sys
 from pathlib import Path
 
-from localeval import __version__, build
+from localeval import __version__, commands
 from localeval.provenance import digest_path, machine
 from localeval.records import BadInput
-from localeval.tables import find_root
 
 EPILOG = """\
 a first afternoon:
@@ -21,6 +20,11 @@ a first afternoon:
   localeval run handbook 30_sweep -p repeats=5   one notebook (and what it reads) with another parameter
   localeval list                           studies, their notebooks, and which are fresh
   localeval check                          do the published numbers still follow from the published gains?
+
+files of your own, anywhere (no project needed):
+  localeval score --qrels qrels.txt --run bm25.run       metrics of any system's run, with intervals
+  localeval compare --qrels qrels.txt --run bm25.run --run dense.run --metric ndcg@10
+  localeval quality scans/                 are these pages fit to be searched?
 
 exit codes: 0 good; 1 a check failed or a notebook broke; 2 bad input (one line says which file and what to do)
 """
@@ -56,6 +60,12 @@ DESCRIPTIONS = {
     "an absolute path or a typed number, or the built site a dead link.",
     "list": "Shows every study, its notebooks, and whether the local and the published run are fresh.",
     "doctor": "Looks at Python, packages and models. Opens no connection.",
+    "score": "Scores the run of any system against judgements. Says which queries are missing, not judged or without a relevant "
+    "document, and which tie rule, gain and level were used. No judged query is dropped.",
+    "compare": "Compares two runs on the same judgements: paired difference, interval, permutation test, and the smallest "
+    "difference that this many queries could show.",
+    "quality": "Classes every page of a PDF or of a folder of documents, and gives a verdict on each document. Files that "
+    "cannot be read are listed with the reason; the exit code is 1 when none could be.",
 }
 HELP = {
     "run": "execute the notebooks of a study that are not fresh",
@@ -63,6 +73,9 @@ HELP = {
     "check": "check published numbers and pages",
     "list": "studies and their notebooks, with their state",
     "doctor": "is everything here that a run needs?",
+    "score": "score a run against judgements (TREC, BEIR)",
+    "compare": "compare two runs on the same judgements",
+    "quality": "page classes and verdicts of PDF files",
 }
 
 
@@ -74,11 +87,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"localeval {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     functions = {"run": _run, "book": _book, "check": _check, "list": _list, "doctor": _doctor}
-    parsers = {name: commands.add_parser(name, help=HELP[name], description=DESCRIPTIONS[name]) for name in functions}
+    functions |= {"score": commands.score, "compare": commands.compare, "quality": commands.quality}
+    parsers = {name: subparsers.add_parser(name, help=HELP[name], description=DESCRIPTIONS[name]) for name in functions}
     for name, function in functions.items():
         parsers[name].set_defaults(command=function)
+    commands.add_arguments(parsers)
     run, publish = parsers["run"], "afterwards make this run the published one (book/STUDY, results/STUDY)"
     run.add_argument("study", help="a folder of params/, or 'all'")
     run.add_argument("notebook", nargs="?", default="", help="only this notebook and what it reads, e.g. 30_sweep")
@@ -92,6 +107,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from localeval import build
+    from localeval.tables import find_root
+
     root = find_root()
     overrides = dict(_assignment(text) for text in arguments.parameter)
     if arguments.publish and (overrides or arguments.notebook):
@@ -117,7 +135,8 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _book(arguments: argparse.Namespace) -> int:
-    from localeval import book
+    from localeval import book, build
+    from localeval.tables import find_root
 
     root = find_root()
     staged, site = build.stage(root, root / "_build" / "stage"), root / "_build" / "html"
@@ -135,7 +154,8 @@ def _book(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from localeval import book
+    from localeval import book, build
+    from localeval.tables import find_root
 
     root = find_root()
     problems, old = [], []
@@ -158,6 +178,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    from localeval import build
+    from localeval.tables import find_root
+
     root = find_root()
     for study in build.studies(root):
         print(study)
@@ -173,6 +196,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from localeval import embedding
+    from localeval.tables import find_root
 
     root = find_root()
     lines = [_python(), *_pins(root / "requirements.txt")]

@@ -7,6 +7,7 @@ Kekäläinen 2002); `ndcg_exp` takes 2^grade - 1 (Burges et al. 2005).
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -72,6 +73,38 @@ def ap(graded: Graded, cut: int | None = None) -> float:
     return math.fsum(seen / rank for seen, rank in enumerate(ranks, 1)) / (_all_relevant(graded) or 1)
 
 
+def r_prec(graded: Graded, cut: int | None = None) -> float:
+    """R-precision: relevant units among the first R, over R, the number of all relevant units. R is its cut; it takes no other."""
+    total = _all_relevant(graded)
+    return len(_relevant(graded, total)) / total if total else 0.0
+
+
+def bpref(graded: Graded, cut: int | None = None) -> float:
+    """Binary preference (Buckley and Voorhees 2004, as trec_eval computes it): how seldom units judged not relevant come first.
+
+    Each relevant unit loses the judged non-relevant ones above it, at most R, over the smaller of R and their number in the
+    collection. Reads gains of 0, in `gains` and in `ideal`; units nobody judged do not matter. It takes no cut.
+    """
+    relevant = _all_relevant(graded)
+    refused = max(len(graded.ideal) - relevant, sum(gain <= 0 for _, gain in graded.gains))
+    above, kept = 0, []
+    for _, gain in graded.gains:
+        if gain > 0:
+            kept.append(1 - min(above, relevant) / min(refused, relevant) if above else 1.0)
+        else:
+            above += 1
+    return math.fsum(kept) / relevant if relevant else 0.0
+
+
+def judged(graded: Graded, cut: int | None = None) -> float:
+    """Units above the cut that somebody judged, over those returned above it (not over the cut); 0 when none was returned.
+
+    Not a quality: how far the others can be believed. A study's gains name evidence only, so there it is the share of evidence.
+    """
+    shown = min(cut or graded.ranked, graded.ranked)
+    return sum(cut is None or rank <= cut for rank, _ in graded.gains) / shown if shown else 0.0
+
+
 def evidence_recall(graded: Graded, cut: int | None = None) -> float:
     """Pieces of evidence covered above the cut, each once, over all pieces the rule can judge."""
     found = sum(len(indexes) for rank, indexes in graded.covers if cut is None or rank <= cut)
@@ -102,20 +135,32 @@ METRICS: dict[str, Metric] = {
     "recall": recall,
     "success": success,
     "ap": ap,
+    "map": ap,
+    "r_prec": r_prec,
+    "bpref": bpref,
+    "judged": judged,
     "evidence_recall": evidence_recall,
     "evidence_ndcg": evidence_ndcg,
 }
 BINARY = {"success"}
+UNCUT = {"r_prec", "bpref"}
+ELSEWHERE = {  # what other tools call them
+    "recip_rank": "rr", "mrr": "rr", "rprec": "r_prec", "r": "recall", "precision": "p", "hit_rate": "success", "hits": "success",
+}  # fmt: skip
 
 
 @lru_cache
 def parse(name: str) -> tuple[Metric, int | None]:
-    """`"ndcg@10"` -> its function and its cut. Errors name what is known."""
+    """`"ndcg@10"` -> its function and its cut. Errors name what is known, and the nearest."""
     match = re.fullmatch(r"([a-z_]+)(?:@([1-9]\d*))?", name)
     if not match or match[1] not in METRICS:
+        near = _nearest(name)
         raise BadInput(
-            f"unknown metric {name!r}; known: {', '.join(METRICS)}, each with or without a cut, as in ndcg@10"
+            f"unknown metric {name!r}{f' (did you mean {near!r}?)' if near else ''}; "
+            f"known: {', '.join(METRICS)}, each with or without a cut, as in ndcg@10"
         )
+    if match[1] in UNCUT and match[2]:
+        raise BadInput(f"{name}: {match[1]} reads the whole ranking and takes no cut; write {match[1]}")
     return METRICS[match[1]], int(match[2]) if match[2] else None
 
 
@@ -125,6 +170,14 @@ def known(names: Iterable[str]) -> list[str]:
     for name in names:
         parse(name)
     return names
+
+
+def _nearest(name: str) -> str:
+    """The known name that was probably meant, also in the spelling of other tools (`ndcg_cut_10`); empty when none is near."""
+    match = re.fullmatch(r"(.*?)(?:(?:_cut)?[_@]([1-9]\d*))?", name.lower().strip())
+    base = ELSEWHERE.get(match[1], match[1])
+    near = difflib.get_close_matches(base, METRICS, 1)
+    return near[0] + (f"@{match[2]}" if match[2] and near[0] not in UNCUT else "") if near else ""
 
 
 def is_binary(name: str) -> bool:
@@ -182,6 +235,19 @@ ASKS = {
     "ap": (
         "How precise is the ranking at each piece of evidence?",
         "precision at the rank of every unit that counts, averaged over all of them, found or not",
+    ),
+    "map": ("How precise is the ranking at each piece of evidence?", "ap, under the name of its mean"),
+    "r_prec": (
+        "How precise is the ranking where it could first be complete?",
+        "units that count among the first R, over R, the number of all such units",
+    ),
+    "bpref": (
+        "Do relevant units come before those judged not relevant?",
+        "1 minus the share of judged non-relevant units above, averaged over all units that count; unjudged ones are skipped",
+    ),
+    "judged": (
+        "How much of the top did anybody judge?",
+        "judged units above the cut, over units returned above it; how far other metrics can be believed",
     ),
     "ndcg_exp": ("Is the evidence near the top, best first?", "as ndcg with 2^grade - 1"),
 }

@@ -1,0 +1,287 @@
+"""Judgements and rankings in the files that retrieval research exchanges, read strictly and graded for the metrics of `metrics`.
+
+    qrels (TREC)  query iteration document label         columns by white space; the second is ignored
+    qrels (BEIR)  query-id corpus-id score               columns by tabs, below a line with these names
+    run (TREC)    query Q0 document rank score tag       the second column and the rank are ignored: the score decides
+
+UTF-8, packed with gzip or not; blank lines and lines that begin with `#` are skipped. Every error is a `BadInput` of one line.
+The meaning of the files is trec_eval's (NIST): a label below 0 is no judgement, a document without a label is not relevant.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from localeval import metrics
+from localeval.records import BadInput, Graded
+
+RULE = "trec"
+TIES = {
+    "doc_order": "by score, highest first; equal scores by document id, ascending",
+    "trec_eval": "by score in single precision, highest first; equal scores by document id, descending",
+}
+GAINS = {"linear": "the label", "exponential": "2^label - 1"}
+BY_GRADE = ("ndcg", "ndcg_exp")  # these read labels; the others only whether a label reaches the level
+METRICS = tuple(name for name in metrics.METRICS if not name.startswith("evidence_"))
+QRELS_COLUMNS = "query iteration document label"
+RUN_COLUMNS = "query Q0 document rank score tag"
+
+Qrels = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one system returned. name: its tag, or the file's name where tags differ. hits: query -> document -> score."""
+
+    name: str
+    path: Path
+    hits: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """Everything that can change a score of the same two files.
+
+    ties: one of TIES. gain: one of GAINS, what `ndcg` makes of a label. level: lowest label that is relevant to every other metric
+    (trec_eval -l). depth: ranks read of each query, None for all (-M). judged_only: rankings without their unjudged documents (-J).
+    """
+
+    ties: str = "doc_order"
+    gain: str = "linear"
+    level: int = 1
+    depth: int | None = None
+    judged_only: bool = False
+
+
+DEFAULT = Conventions()
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Query -> document -> label. The same judgement twice is one; two that differ are an error."""
+    qrels: dict[bytes, dict[bytes, int]] = {}
+    width, layout, separator = 4, QRELS_COLUMNS, None
+    for number, line in _lines(path):
+        if not qrels and line.lower().replace(b"_", b"-").split()[:2] == [b"query-id", b"corpus-id"]:
+            width, layout, separator = 3, "query-id corpus-id score", b"\t" if b"\t" in line else None
+            continue
+        fields = [field.strip() for field in line.split(separator)]
+        if len(fields) != width or not all(fields):
+            raise BadInput(f"{path}:{number}: {_columns(fields)}; qrels have {width}: {layout}{_guess(fields, width)}")
+        query, document, label = fields[0], fields[-2], fields[-1]
+        if not re.fullmatch(rb"[+-]?[0-9]+", label):
+            raise BadInput(
+                f"{path}:{number}: label {_show(label)} is not a whole number; round grades yourself, and say how"
+            )
+        value = qrels.setdefault(query, {}).setdefault(document, int(label))
+        if value != int(label):
+            raise BadInput(
+                f"{path}:{number}: {_show(document)} has label {int(label)} for query {_show(query)}, and label {value} "
+                f"on line {_first(path, query, document, separator)}; keep one"
+            )
+    if not qrels:
+        raise BadInput(f"{path}: no judgement in it; write lines of {QRELS_COLUMNS}")
+    return {query.decode(): {doc.decode(): label for doc, label in docs.items()} for query, docs in qrels.items()}
+
+
+def read_run(path: Path) -> Run:
+    """A run in the six columns of TREC. Text after the tag is skipped; the order of lines does not matter."""
+    hits: dict[bytes, dict[bytes, float]] = {}
+    tags = set()
+    for number, line in _lines(path):
+        fields = line.split()
+        if len(fields) < 6 or (len(fields) > 6 and _number(fields[5]) is not None):
+            raise BadInput(f"{path}:{number}: {_columns(fields)}; a run has 6: {RUN_COLUMNS}{_guess(fields, 6)}")
+        query, _, document, _, score, tag = fields[:6]
+        value = _number(score)
+        if value is None or not math.isfinite(value):
+            raise BadInput(f"{path}:{number}: score {_show(score)} is not a finite number; column 5 of {RUN_COLUMNS}")
+        found = hits.setdefault(query, {})
+        if document in found:
+            raise BadInput(
+                f"{path}:{number}: {_show(document)} again for query {_show(query)} (first on line "
+                f"{_first(path, query, document)}); keep its best score only"
+            )
+        found[document] = value
+        tags.add(tag)
+    if not hits:
+        raise BadInput(f"{path}: no hit in it; write lines of {RUN_COLUMNS}")
+    name = tags.pop().decode() if len(tags) == 1 else path.name
+    return Run(
+        name, path, {query.decode(): {doc.decode(): s for doc, s in docs.items()} for query, docs in hits.items()}
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines that say something, as bytes: columns are parted by ASCII white space alone, whatever an id holds."""
+    if not path.is_file():
+        raise BadInput(f"{path}: {'a folder' if path.is_dir() else 'no such file'}; name a file of judgements or hits")
+    try:
+        data = path.read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+        data.decode()
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{path}: cannot be read ({error or 'cut short'}); copy or pack it again") from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        start = line.lstrip()[:1]
+        if start and start != b"#":
+            yield number, line
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        return None if b"_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def _show(text: bytes) -> str:
+    text = text.decode()
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _columns(fields: Sequence[bytes]) -> str:
+    return f"{len(fields)} column{'s' * (len(fields) != 1)}"
+
+
+def _guess(fields: Sequence[bytes], width: int) -> str:
+    """What probably happened to a line of the wrong width."""
+    if (len(fields), width) == (3, 4):
+        return "; a BEIR file begins with the line query-id, corpus-id, score, parted by tabs"
+    if (len(fields), width) in ((6, 4), (4, 6)):
+        return "; are --qrels and --run the wrong way round?"
+    return "; no column may be left out, and no id may hold a blank"
+
+
+def _first(path: Path, query: bytes, document: bytes, separator: bytes | None = None) -> int:
+    """Number of the first line about this document and query."""
+    for number, line in _lines(path):
+        fields = [field.strip() for field in line.split(separator)]
+        if fields[0] == query and document in fields[1:3]:
+            return number
+    raise LookupError(document)
+
+
+def check_ids(qrels: Qrels, run: Run, qrels_path: Path) -> None:
+    """Refuses a run of which no query was judged: ids are compared as texts, and zeros for all would say nothing."""
+    if not qrels.keys() & run.hits.keys():
+        raise BadInput(
+            f"{run.path}: none of its queries ({some(run.hits)}) is judged in {qrels_path} ({some(qrels)}); "
+            "ids must be equal character by character"
+        )
+
+
+def some(ids: Iterable[str], most: int = 3) -> str:
+    """The first few ids in order, and how many more there are."""
+    ids = sorted(ids)
+    return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+
+
+def rank(hits: dict[str, float], ties: str = "doc_order") -> list[str]:
+    """Documents best first; the same list whatever the order of `hits`. ties: one of TIES."""
+    if ties == "doc_order":
+        return sorted(sorted(hits), key=hits.__getitem__, reverse=True)
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        single = dict(zip(hits, np.fromiter(hits.values(), float, len(hits)).astype(np.float32).tolist(), strict=True))
+    return sorted(sorted(hits, reverse=True), key=single.__getitem__, reverse=True)
+
+
+def grade(query_id: str, hits: dict[str, float], labels: dict[str, int], how: Conventions = DEFAULT) -> Graded:
+    """One ranking with its labels as gains, 0 among them; no label, or one below 0, is no judgement.
+
+    A query without a label above 0 is `unanswerable`: it has no value.
+    """
+    known = {document: float(label) for document, label in labels.items() if label >= 0}
+    ranking = rank(hits, how.ties)
+    if how.judged_only:
+        ranking = [document for document in ranking if document in known]
+    ranking = ranking[: how.depth]
+    gains = tuple((place, known[document]) for place, document in enumerate(ranking, 1) if document in known)
+    return _stated(Graded(query_id, "", gains, ideal=tuple(sorted(known.values(), reverse=True)), ranked=len(ranking)))
+
+
+def at_level(graded: Graded, level: int) -> Graded:
+    """The same ranking with every gain below `level` as 0: what a metric sees that only knows relevant and not."""
+    if level <= 1:
+        return graded
+    cut = lambda gain: gain if gain >= level else 0.0
+    gains = tuple((place, cut(gain)) for place, gain in graded.gains)
+    return _stated(replace(graded, gains=gains, ideal=tuple(map(cut, graded.ideal))))
+
+
+def _stated(graded: Graded) -> Graded:
+    return replace(graded, status="scored" if any(gain > 0 for gain in graded.ideal) else "unanswerable")
+
+
+def best_possible(graded: Graded) -> Graded:
+    """The ranking of all relevant documents and nothing else, best first: what no run can beat."""
+    gains = tuple(enumerate((gain for gain in graded.ideal if gain > 0), 1))
+    return replace(graded, gains=gains, ranked=len(gains))
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Per-query values of one run: query -> metric -> value, None where the query has no relevant document.
+
+    Every judged query is there; one the run does not answer has 0. ceiling: the same of the best possible ranking.
+    """
+
+    values: dict[str, dict[str, float | None]]
+    ceiling: dict[str, dict[str, float | None]]
+
+
+def scores(qrels: Qrels, run: Run, names: Sequence[str], how: Conventions = DEFAULT) -> Scores:
+    """Every metric of every judged query, in order of query id. names: as in METRICS, with or without a cut."""
+    for name in names:
+        metrics.parse(name)
+        if name.partition("@")[0] not in METRICS:
+            raise BadInput(
+                f"{name}: needs evidence as spans, which a run does not have; known here: {', '.join(METRICS)}"
+            )
+    if any(_computed(name, how.gain).startswith("ndcg_exp") for name in names):
+        highest = max(label for labels in qrels.values() for label in labels.values())
+        if highest > 1000:
+            raise BadInput(f"label {highest} is too high for the gain 2^label - 1; score with the linear gain")
+    values, ceiling = {}, {}
+    for query in sorted(qrels):
+        graded = grade(query, run.hits.get(query, {}), qrels[query], how)
+        views = {True: graded, False: at_level(graded, how.level)}
+        by_name = {name: views[name.partition("@")[0] in BY_GRADE] for name in names}
+        values[query] = {name: metrics.measure(one, _computed(name, how.gain)) for name, one in by_name.items()}
+        ceiling[query] = {
+            name: metrics.measure(best_possible(one), _computed(name, how.gain)) for name, one in by_name.items()
+        }
+    return Scores(values, ceiling)
+
+
+def _computed(name: str, gain: str) -> str:
+    base, at, cut = name.partition("@")
+    return f"ndcg_exp{at}{cut}" if base == "ndcg" and gain == "exponential" else name
+
+
+def relevant(labels: dict[str, int], level: int = 1) -> int:
+    """Documents whose label reaches the level."""
+    return sum(label >= level for label in labels.values())
+
+
+def tied(qrels: Qrels, run: Run) -> list[str]:
+    """Queries in which documents of one score have different labels (none counts as 0): their value depends on the tie rule."""
+    found = []
+    for query in sorted(qrels.keys() & run.hits.keys()):
+        labels, seen = qrels[query], {}
+        for document, score in run.hits[query].items():
+            label = max(0, labels.get(document, 0))
+            if seen.setdefault(score, label) != label:
+                found.append(query)
+                break
+    return found
