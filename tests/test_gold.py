@@ -170,8 +170,8 @@ BAD = {
     "made-up quote": (row(evidence={"quote": "at 950 °C"}), "quote not found in kiln.pdf: 'at 950 °C'"),
     "wrong page": (row(evidence={"page_index": 1}), "quote stands on page_index 0 of kiln.pdf, not on 1"),
     "no quote": (row(evidence={"quote": " "}), "needs a 'quote'"),
-    "quote null": (row(evidence={"quote": None}), "evidence of kind 'span' needs a 'quote'"),
-    "page null": (row(evidence={"kind": "page", "page_index": None}), "has no page_index None"),
+    "quote null": (row(evidence={"quote": None}), "'quote' must be a text, found null"),
+    "page null": (row(evidence={"kind": "page", "page_index": None}), "has no page_index null"),
     "unknown kind": (row(evidence={"kind": "line"}), "unknown evidence kind 'line'"),
     "grade 0": (row(evidence={"grade": 0}), "'grade' must be a whole number of 1 or more, found 0"),
     "grade 0.5": (row(evidence={"grade": 0.5}), "found 0.5"),
@@ -293,9 +293,9 @@ def test_what_is_dumped_loads_again_and_resolved_queries_round_trip(tmp_path, co
 
 
 def test_the_split_of_a_question_is_its_own_and_not_that_of_its_place(tmp_path, corpus):
-    rows = [{"query_id": f"q{n}", "text": "?", "split": "heldout" if n % 3 else "dev"} for n in range(10)]
+    rows = [row(query_id=f"q{n}", split="heldout" if n % 3 else "dev") for n in range(10)]
     before = {query.query_id: query.split for query in gold.load(write(tmp_path, *rows), corpus)}
-    one_more = [{"query_id": "new", "text": "?"}, *reversed(rows)]
+    one_more = [row(query_id="new"), *reversed(rows)]
     after = {query.query_id: query.split for query in gold.load(write(tmp_path, *one_more), corpus)}
     assert after == before | {"new": "dev"}
 

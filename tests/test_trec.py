@@ -21,7 +21,7 @@ from localeval.records import Comparison, Graded
 from localeval.trec import Conventions
 
 PROJECT = Path(__file__).resolve().parents[1]
-RUNS = PROJECT / "tests" / "runs"
+RUNS = PROJECT / "tests" / "trec"
 DATA = os.environ.get("LOCALEVAL_DATA", "")
 public = pytest.mark.skipif(not DATA, reason="LOCALEVAL_DATA is not set: public collections are not here")
 AS_TREC_EVAL = ("--ties", "trec_eval", "--no-relevant", "zero")

@@ -272,6 +272,7 @@ def quality(arguments: argparse.Namespace) -> int:
         "documents": [],
         "pages": [],
         "failures": [{"doc_id": d, "reason": r} for d, r in corpus.failures.items()],
+        "skipped": [{"doc_id": d, "reason": r} for d, r in corpus.skipped.items()],
     }
     if corpus.documents:
         from localeval.quality import document_table, page_table
@@ -287,17 +288,17 @@ def _read(path: Path):
     """Every document that can be read, those without text too: a scan is a finding here, and not a failure."""
     from localeval import corpus, pdf
 
-    files = corpus.find_files(path) if path.is_dir() else [path]
+    names, skipped = corpus.find_files(path) if path.is_dir() else ([path.name], {})
     documents, layouts, failures = [], {}, {}
-    for file in files:
-        doc_id = file.relative_to(path).as_posix() if path.is_dir() else file.name
+    for doc_id in names:
+        file = path / doc_id if path.is_dir() else path
         try:
             read = corpus.read_plain if file.suffix.lower() in (".md", ".txt") else pdf.read
             document, layouts[doc_id] = read(file, doc_id)
             documents.append(document)
         except BadInput as error:
             failures[doc_id] = str(error)
-    return corpus.Corpus(tuple(documents), layouts, failures)
+    return corpus.Corpus(tuple(documents), layouts, failures, skipped)
 
 
 def _quality_text(report: dict) -> Iterable[str]:
@@ -308,7 +309,8 @@ def _quality_text(report: dict) -> Iterable[str]:
         for page in (page for page in report["pages"] if page["doc_id"] == document["doc_id"]):
             yield f"  {page['page_label']:>6}  {page['class']:<18}  {_figure(page['quality'], 8)}  {page['reason']}"
     yield from (f"not read: {failure['reason']}" for failure in report["failures"])
-    yield f"{_count(len(report['documents']), 'document')} read, {len(report['failures'])} not"
+    left = f"; {_count(len(report['skipped']), 'file')} of other kinds left alone" if report["skipped"] else ""
+    yield f"{_count(len(report['documents']), 'document')} read, {len(report['failures'])} not{left}"
 
 
 def _count(number: int, what: str) -> str:
