@@ -71,10 +71,10 @@ def make_styles(columns: int) -> dict[str, Style]:
         small("code", fontName=MONO, fontSize=size - 2.5, leftIndent=8),
         small("footnote", fontSize=size - 2, leading=(size - 2) * 1.2, leftIndent=10, firstLineIndent=-10),
         small("entry", leftIndent=12, firstLineIndent=-12, spaceAfter=0),
-        small("contents1", fontName=FACES[TEXT][1], spaceBefore=5, spaceAfter=0, rightIndent=36),
-        small("contents2", leftIndent=12, spaceAfter=0, rightIndent=36),
-        small("contents3", leftIndent=30, spaceAfter=0, rightIndent=36),
-        Style("formula", parent=text, alignment=TA_CENTER, spaceAfter=0),
+        small("contents1", fontName=FACES[TEXT][1], leading=size * 1.06, spaceBefore=4, spaceAfter=0, rightIndent=36),
+        small("contents2", leading=size * 1.06, spaceAfter=0, leftIndent=12, rightIndent=36),
+        small("contents3", leading=size * 1.06, spaceAfter=0, leftIndent=30, rightIndent=36),
+        Style("formula", parent=text, leading=leading * 1.2, alignment=TA_CENTER, spaceAfter=0),
         heading("h1", fontSize=20 * scale, leading=25 * scale, spaceAfter=14 * scale),
         heading("h2", fontSize=12.5 * scale, leading=16 * scale, spaceBefore=9, spaceAfter=5),
         heading("h3", fontSize=10.5 * scale, leading=14 * scale, spaceBefore=6, spaceAfter=3),
@@ -146,11 +146,11 @@ class Entry(rl.Paragraph):
         style, last = self.style, self.blPara.lines[-1]
         end = self.width - style.rightIndent - (last[0] if isinstance(last, tuple) else last.extraSpace)
         y = style.leading - style.fontSize
+        dots = int((self.width - 24 - end) / self.canv.stringWidth(" .", TEXT, style.fontSize))
+        self.canv.setFont(TEXT, style.fontSize)
+        self.canv.drawRightString(self.width - 24, y, " ." * dots)
         self.canv.setFont(style.fontName, style.fontSize)
         self.canv.drawRightString(self.width, y, self.label)
-        self.canv.setFont(TEXT, style.fontSize)
-        step = self.canv.stringWidth(" .", TEXT, style.fontSize)
-        self.canv.drawRightString(self.width - 24, y, " ." * int((self.width - 24 - end) / step))
 
 
 class Book(rl.BaseDocTemplate):
