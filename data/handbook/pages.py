@@ -1,4 +1,4 @@
-"""How a page looks: faces, paragraph styles, columns, running headers, page labels and the outline."""
+"""How a page looks: faces, paragraph styles, columns, footnotes, running headers, page labels and the outline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reportlab import platypus as rl
 from reportlab.lib.colors import HexColor
-from reportlab.lib.enums import TA_JUSTIFY
+from reportlab.lib.enums import TA_CENTER, TA_JUSTIFY
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.styles import ParagraphStyle as Style
 from reportlab.lib.units import mm
@@ -69,6 +69,12 @@ def make_styles(columns: int) -> dict[str, Style]:
         small("cell", spaceAfter=0),
         small("caption", spaceBefore=4, spaceAfter=4, keepWithNext=1),
         small("code", fontName=MONO, fontSize=size - 2.5, leftIndent=8),
+        small("footnote", fontSize=size - 2, leading=(size - 2) * 1.2, leftIndent=10, firstLineIndent=-10),
+        small("entry", leftIndent=12, firstLineIndent=-12, spaceAfter=0),
+        small("contents1", fontName=FACES[TEXT][1], leading=size * 1.06, spaceBefore=4, spaceAfter=0, rightIndent=36),
+        small("contents2", leading=size * 1.06, spaceAfter=0, leftIndent=12, rightIndent=36),
+        small("contents3", leading=size * 1.06, spaceAfter=0, leftIndent=30, rightIndent=36),
+        Style("formula", parent=text, leading=leading * 1.2, alignment=TA_CENTER, spaceAfter=0),
         heading("h1", fontSize=20 * scale, leading=25 * scale, spaceAfter=14 * scale),
         heading("h2", fontSize=12.5 * scale, leading=16 * scale, spaceBefore=9, spaceAfter=5),
         heading("h3", fontSize=10.5 * scale, leading=14 * scale, spaceBefore=6, spaceAfter=3),
@@ -78,21 +84,111 @@ def make_styles(columns: int) -> dict[str, Style]:
     return {style.name: style for style in styles}
 
 
-class Book(rl.BaseDocTemplate):
-    """Page templates `title`, `front` and `body`, with the page labels, the outline and the running headers."""
+class Column(rl.Frame):
+    """A frame that keeps room at its foot for the footnotes of the paragraphs in it, and draws them there."""
 
-    def __init__(self, file: io.BytesIO, meta: dict):
+    notes = ()
+
+    def room(self, notes: tuple) -> float:
+        rule = 9 if notes and not self.notes else 0
+        return rule + sum(note.wrap(self._width, 0)[1] + 2 for note in notes)
+
+    def add(self, flowable, canv, trySplit=0):
+        new, floor = footnotes(flowable, canv.book), self._y1p
+        self._y1p += self.room(new)
+        done = super().add(flowable, canv, trySplit)
+        if done:
+            self.notes += new
+        else:
+            self._y1p = floor
+        return done
+
+    def split(self, flowable, canv):
+        floor = self._y1p
+        self._y1p += self.room(footnotes(flowable, canv.book))
+        parts = super().split(flowable, canv)
+        self._y1p = floor
+        return parts
+
+    def draw_notes(self, canvas):
+        y = self._y1p
+        if self.notes:
+            canvas.setLineWidth(0.4)
+            canvas.line(self._x1, y - 5, self._x1 + 60, y - 5)
+            y -= 9
+        for note in self.notes:
+            y -= note.wrap(self._width, 0)[1] + 2
+            note.drawOn(canvas, self._x1, y)
+        self.notes, self._y1p = (), self._y1
+
+
+def footnotes(flowable: rl.Flowable, book: Book) -> tuple[rl.Paragraph, ...]:
+    """The notes that a paragraph, or a group that stays together, refers to."""
+    found = [note for part in getattr(flowable, "_content", ()) for note in footnotes(part, book)]
+    for part in getattr(flowable, "frags", ()):
+        # Once its lines are broken, a paragraph has words, [width, (fragment, text), ...], in place of fragments.
+        for fragment in [pair[0] for pair in part[1:]] if isinstance(part, list) else [part]:
+            mark = getattr(fragment, "cbDefn", None)
+            if mark and mark.name == "note":
+                found.append(book.notes[mark.label])
+    return tuple(found)
+
+
+class Entry(rl.Paragraph):
+    """A line of the contents: a heading, dots, and the label of its page at the right edge."""
+
+    def __init__(self, markup: str, style: Style, label: str):
+        super().__init__(markup, style)
+        self.label = label
+
+    def draw(self):
+        super().draw()
+        style, last = self.style, self.blPara.lines[-1]
+        end = self.width - style.rightIndent - (last[0] if isinstance(last, tuple) else last.extraSpace)
+        y = style.leading - style.fontSize
+        dots = int((self.width - 24 - end) / self.canv.stringWidth(" .", TEXT, style.fontSize))
+        self.canv.setFont(TEXT, style.fontSize)
+        self.canv.drawRightString(self.width - 24, y, " ." * dots)
+        self.canv.setFont(style.fontName, style.fontSize)
+        self.canv.drawRightString(self.width, y, self.label)
+
+
+class Book(rl.BaseDocTemplate):
+    """Page templates `title`, `front`, `body` and `index`, with the page labels, the outline and the running headers.
+
+    notes: footnotes by name. headings, marked: what was set, with the page labels, for the contents and the index.
+    """
+
+    def __init__(self, file: io.BytesIO, meta: dict, notes: dict[str, rl.Paragraph]):
         about = {"title": meta["title"], "subject": meta["subtitle"], "lang": "en-GB", "invariant": 1}
         super().__init__(file, pagesize=A4, initialFontName=TEXT, **about)
         self.meta, self.chapter, self.front_pages, self.depth = meta, "", 0, -1
-        column = (WIDTH - 2 * MARGIN - GUTTER * (meta["columns"] - 1)) / meta["columns"]
+        self.notes, self.headings, self.marked = notes, [], []
         no_padding = dict.fromkeys(("leftPadding", "rightPadding", "topPadding", "bottomPadding"), 0)
-        frame = partial(rl.Frame, y1=BOTTOM, height=HEIGHT - TOP - BOTTOM, **no_padding)
-        whole = [frame(MARGIN, width=WIDTH - 2 * MARGIN)]
-        columns = [frame(MARGIN + n * (column + GUTTER), width=column) for n in range(meta["columns"])]
-        self.addPageTemplates(rl.PageTemplate("title", whole))
-        self.addPageTemplates(rl.PageTemplate("front", whole, onPage=furniture))
-        self.addPageTemplates(rl.PageTemplate("body", columns, onPage=furniture))
+
+        def columns(count: int) -> list[Column]:
+            width = (WIDTH - 2 * MARGIN - GUTTER * (count - 1)) / count
+            lefts = [MARGIN + n * (width + GUTTER) for n in range(count)]
+            return [Column(left, BOTTOM, width, HEIGHT - TOP - BOTTOM, **no_padding) for left in lefts]
+
+        self.addPageTemplates(rl.PageTemplate("title", columns(1)))
+        self.addPageTemplates(rl.PageTemplate("front", columns(1), onPage=furniture))
+        self.addPageTemplates(rl.PageTemplate("body", columns(meta["columns"]), onPage=furniture))
+        self.addPageTemplates(rl.PageTemplate("index", columns(2), onPage=furniture))
+
+    def beforeDocument(self):
+        """What `<onDraw name="...">` in a paragraph calls."""
+        self.canv.book = self
+        self.canv.setNamedCB("note", lambda *_: None)
+        self.canv.setNamedCB("index", lambda *call: self.marked.extend((t, self.label()) for t in call[2].split("; ")))
+
+    def label(self) -> str:
+        number = self.page - self.front_pages
+        return str(number) if self.front_pages else roman(number)
+
+    def afterPage(self):
+        for frame in self.pageTemplate.frames:
+            frame.draw_notes(self.canv)
 
     def handle_chapter(self):
         """Comes just before the page break of a chapter: its first page does not repeat its name above it."""
@@ -109,7 +205,8 @@ class Book(rl.BaseDocTemplate):
 
     def afterFlowable(self, flowable):
         if hasattr(flowable, "outline"):
-            level, text = flowable.outline
+            level, text, markup, line = flowable.outline
+            self.headings.append((level, markup, line, self.label()))
             self.chapter = self.chapter or text
             self.depth = min(level, self.depth + 1)
             key = f"{self.page}-{self.frame._y:.1f}-{text}"
@@ -126,7 +223,7 @@ def furniture(canvas, book: Book):
     canvas.setLineWidth(0.4)
     canvas.line(MARGIN, HEIGHT - 19 * mm, WIDTH - MARGIN, HEIGHT - 19 * mm)
     canvas.setFont(TEXT, 10)
-    draw(edge, 14 * mm, str(number) if book.front_pages else roman(number))
+    draw(edge, 14 * mm, book.label())
 
 
 def roman(number: int) -> str:
