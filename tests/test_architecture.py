@@ -28,7 +28,7 @@ ALLOWED = {
     "chunking": {"corpus"},
     "embedding": set(),
     "retrieval": {"tokens"},
-    "rerank": {"embedding"},
+    "rerank": {"embedding", "retrieval"},
     "gold": {"chunking", "corpus", "tokens"},
     "drafting": {"chunking", "corpus", "gold", "tokens"},
     "grading": set(),

@@ -85,7 +85,7 @@ def test_page_evidence_counts_its_page_and_its_document():
 
 
 def test_unanswerable_is_never_a_hit_and_never_a_miss():
-    assert judged(MANUAL, [], "chunk/same_document") == Graded("q", "unanswerable")
+    assert judged(MANUAL, [], "chunk/same_document") == Graded("q", "unanswerable", origin="human")
 
 
 def test_right_document_wrong_passage():

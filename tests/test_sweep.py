@@ -82,7 +82,10 @@ def test_a_system_whose_repeats_differ_is_failed(engines, monkeypatch):
 
     monkeypatch.setattr(engines, "retriever", lambda system: Fickle())
     outcome = sweep.run([System("sentence", "bm25")], QUERIES, engines, repeats=2)
-    assert outcome.runs["status"].tolist() == ["failed"] and "other hits than the first" in outcome.runs["reason"][0]
+    assert (
+        outcome.runs["status"].tolist() == ["failed"]
+        and "asked again, it returned other hits" in outcome.runs["reason"][0]
+    )
     assert not outcome.hits
 
 
@@ -137,7 +140,7 @@ def test_wide_tables_carry_their_denominator():
     })  # fmt: skip
     (row,) = views.wide(summary, "chunk/contains", ["p@1", "rr"]).to_dict("records")
     assert row == {"system": "s", "p@1": "0.50 [0.25, 0.75]", "rr": "1.00 (no variation)", "n": 20, "unreachable": 2}
-    assert "zero" in views.rule_caption("chunk/contains")
+    assert "zero" in views.rule_caption("chunk/contains", "human")
 
 
 def test_a_fresh_process_is_timed_by_stage(engines, tmp_path):
@@ -170,3 +173,59 @@ def test_a_process_that_is_too_slow_or_breaks_is_a_state(tmp_path):
         and stopped["seconds"].isna().all()
     )
     assert len(broken) == 1 and views.cold_table(broken)["state"][0].startswith("failed: FileNotFoundError")
+
+
+def test_timings_are_of_the_drawn_questions_and_hits_of_all(engines):
+    systems = [System("sentence", "bm25"), System("sentence", "random")]
+    outcome = sweep.run(systems, QUERIES, engines, repeats=3, timed_questions=2)
+    assert len(outcome.hits) == len(systems) * len(QUERIES)
+    timed = outcome.timings.groupby("system")["query_id"].nunique()
+    assert timed.tolist() == [2, 2] and len(outcome.timings[outcome.timings["phase"] == "total"]) == 2 * 2 * 3
+    assert sweep.run(systems, QUERIES, engines, repeats=1, timed_questions=0).timings["query_id"].nunique() == len(
+        QUERIES
+    )
+    with pytest.raises(BadInput, match="timed_questions=-1"):
+        sweep.run(systems, QUERIES, engines, timed_questions=-1)
+
+
+def test_what_systems_share_is_computed_once_for_hits_and_every_time_for_the_clock():
+    from localeval import retrieval
+
+    class Counted:
+        calls = 0
+
+        def search(self, query, k):
+            self.calls += 1
+            return [Hit(Span("a", 0, 5), 2.0), Hit(Span("a", 5, 9), 1.0)]
+
+    first = Counted()
+    systems = [
+        retrieval.Reranked(
+            retrieval.Fused([first, first], 5), lambda query, spans: [len(span) for span in spans], depth
+        )
+        for depth in (1, 2)
+    ]
+    apart = [system.search("tea", 5) for system in systems]
+    assert first.calls == 4
+    with retrieval.remembering():
+        shared = [system.search("tea", 5) for system in systems]
+    assert first.calls == 5 and shared == apart
+
+
+def test_strata_are_never_pooled():
+    rows = [("s", "r", "p@1", f"{origin}{n}", value, "scored", origin)
+            for origin, value in (("human", 0.0), ("templated", 1.0)) for n in range(3)]  # fmt: skip
+    scores = pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
+    summary = stats.summary(scores, is_binary=metrics.is_binary)
+    assert summary[["origin", "mean", "n"]].values.tolist() == [["human", 0.0, 3], ["templated", 1.0, 3]]
+    assert views.stratum(summary, "human")["mean"].tolist() == [0.0]
+    (row,) = views.by_stratum(summary, "r", "p@1").to_dict("records")
+    assert row["human"].startswith("0.00 [0.00") and row["templated"].endswith("1.00] (n = 3)")
+
+
+def test_by_question_shows_ranks_and_states(engines):
+    systems = [System("sentence", "bm25")]
+    outcome = sweep.run(systems, QUERIES, engines, repeats=1)
+    graded = sweep.grade_all(outcome.hits, systems, QUERIES, ["chunk/contains"], engines)
+    rows = views.by_question(graded, QUERIES[1:], "chunk/contains", ["sentence/bm25"]).set_index("query_id")
+    assert rows["sentence/bm25"].to_dict() == {"q2": "1", "q3": "unanswerable", "q4": "missed"}

@@ -618,7 +618,7 @@ def rederive(results: Path) -> list[str]:
     published = tables.read_csv(results / "metrics.csv")
     scores = metrics.scores_of(tables.read_gains(results / "gains.jsonl"), published["metric"].unique())
     again = stats.summary(scores, is_binary=metrics.is_binary)
-    keys, values = ["system", "rule", "metric"], ["mean", "low", "high", "n", "unreachable", "mean_reachable"]
+    keys, values = ["system", "rule", "metric", "origin"], ["mean", "low", "high", "n", "unreachable", "mean_reachable"]
     both = published.merge(again, on=keys, how="outer", suffixes=("", "_again"), indicator="side")
     problems = [f"{row.system} {row.rule} {row.metric}: only {'published' if row.side == 'left_only' else 'in the gains'}"
                 for row in both[both["side"] != "both"].itertuples()]  # fmt: skip

@@ -21,7 +21,7 @@ FACTUAL = "What is said about {} and {}?"
 SENTENCE = (60, 300)  # characters of a sentence that can serve as evidence
 
 
-def templated(corpus: Corpus, *, per_document: int, unanswerable: int = 0, seed: int = 0) -> list[Query]:
+def templated(corpus: Corpus, *, per_document: int = 5, unanswerable: int = 0, seed: int = 0) -> list[Query]:
     """At most `per_document` section and as many factual questions for each document, and some that nothing answers.
 
     A section question carries its section and the first usable sentence in it; a factual one names the two rarest words of a

@@ -12,7 +12,8 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -167,6 +168,18 @@ class SentenceEmbedder:
         )  # fmt: skip
         return [_unit_rows(tokens.float().numpy()[1:-1]).astype(np.float16) for tokens in found]
 
+    @contextmanager
+    def all_cores(self) -> Iterator[None]:
+        """For passages, which are encoded once and many at a time; queries keep the threads of the study."""
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(os.cpu_count() or 1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text with its special tokens, before any cut. (n,) int."""
         tokenizer = self._model.tokenizer
@@ -217,7 +230,8 @@ class VectorCache:
         path = self._path(what, embedder, texts)
         if not path.exists():
             start = time.perf_counter()
-            made = make()
+            with embedder.all_cores():
+                made = make()
             _save(path, **made, seconds=np.float64(time.perf_counter() - start))
         return _load(path)
 

@@ -398,6 +398,17 @@ def _same_run(pairs: Iterable[tuple[str, str]]) -> int:
     return count
 
 
+ORIGINS = ("human", "drafted", "templated")
+
+
+def stratum(queries: Sequence[Query], origin: str = "") -> str:
+    """The origin whose questions the headline figures are about: the one asked for, else human, drafted, templated, the first there is."""
+    have = [name for name in ORIGINS if any(query.origin == name for query in queries)]
+    if origin and origin not in have:
+        raise BadInput(f"origin: no question of origin {origin!r}; this gold set has {', '.join(have)}")
+    return origin or have[0]
+
+
 def describe(queries: Iterable[Query]):
     """Questions, answerable ones and pieces of evidence by origin and category."""
     import pandas as pd

@@ -87,7 +87,7 @@ def known_rules(rules: Iterable[str]) -> list[str]:
 def reach(queries: Sequence[Query], rules: Iterable[str], units: dict[tuple[str, str], Units]):
     """What could be found at all, before any search: state of every query per chunker and rule.
 
-    Returns a table with columns chunker, rule, query_id, status; the best possible mean of a chunker is the share of scored.
+    Returns a table with columns chunker, rule, query_id, status, origin; the best possible mean of a chunker is the share of scored.
     """
     import pandas as pd
 
@@ -96,8 +96,9 @@ def reach(queries: Sequence[Query], rules: Iterable[str], units: dict[tuple[str,
     for text in known_rules(rules):
         rule = ScoringRule.parse(text)
         for name in chunkers:
-            rows += [(name, text, one.query_id, grade([], one, rule, units[name, rule.unit]).status) for one in queries]
-    return pd.DataFrame(rows, columns=["chunker", "rule", "query_id", "status"])
+            graded = [grade([], query, rule, units[name, rule.unit]) for query in queries]
+            rows += [(name, text, one.query_id, one.status, one.origin) for one in graded]
+    return pd.DataFrame(rows, columns=["chunker", "rule", "query_id", "status", "origin"])
 
 
 def state_counts(states, by: Sequence[str]):
@@ -146,10 +147,10 @@ def grade(hits: Sequence[Hit], query: Query, rule: ScoringRule, units: Units) ->
     if isinstance(hits, (set, frozenset)):
         raise TypeError("hits must be in order; a set has none")
     if not query.answerable:
-        return Graded(query.query_id, "unanswerable")
+        return Graded(query.query_id, "unanswerable", origin=query.origin)
     evidence = [item for item in query.evidence if applicable(item, rule)]
     if not evidence:
-        return Graded(query.query_id, "not_applicable")
+        return Graded(query.query_id, "not_applicable", origin=query.origin)
     ranking = [hit.span for hit in hits]
     if rule.unit in ("page", "document", "section"):
         ranking = collapse(ranking, units)
@@ -159,7 +160,7 @@ def grade(hits: Sequence[Hit], query: Query, rule: ScoringRule, units: Units) ->
     ideal = sorted((_gain(_class_covers(group, covered_by), grades) for group in classes), reverse=True)
     gains, covers = _walk(ranking, covered_by, units if merge else None, grades)
     status = "scored" if ideal else "unreachable"
-    return Graded(query.query_id, status, gains, covers, tuple(ideal), grades, len(ranking))
+    return Graded(query.query_id, status, gains, covers, tuple(ideal), grades, len(ranking), query.origin)
 
 
 def _covered_by(evidence: Sequence[Evidence], rule: ScoringRule, units: Units) -> dict[Span, set[int]]:

@@ -197,18 +197,18 @@ def measure(graded: Graded, name: str) -> float | None:
 def scores_of(graded: dict[tuple[str, str], list[Graded]], names: Iterable[str]):
     """`(system, rule)` -> graded queries, as the tidy table `scores.csv`; queries without a value have no row.
 
-    Columns: system, rule, metric, query_id, value, status.
+    Columns: system, rule, metric, query_id, value, status, origin.
     """
     import pandas as pd
 
     rows = [
-        (system, rule, name, one.query_id, value, one.status)
+        (system, rule, name, one.query_id, value, one.status, one.origin)
         for (system, rule), some in graded.items()
         for name in names
         for one in some
         if (value := measure(one, name)) is not None
     ]
-    return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status"])
+    return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
 
 
 # What each name asks, and what is computed; which units count is the rule's part.

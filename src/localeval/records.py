@@ -6,7 +6,8 @@ Every record is frozen. Nothing here reads a file or imports an engine.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 UNIT_KINDS = ("document", "page", "section", "chunk", "symbol")
@@ -34,6 +35,19 @@ def near(word: str, known: Iterable[str]) -> str:
     """ " (did you mean 'x'?)" for the closest known word; nothing where none is close, or where the word itself is known."""
     found = difflib.get_close_matches(word, [str(one) for one in dict.fromkeys(known)], 1)
     return f" (did you mean {found[0]!r}?)" if found and found[0] != word else ""
+
+
+def fill(make: Callable, values: dict, name: str):
+    """`make(**values)`, where the values are a parameter that someone wrote; a key it does not take is bad input."""
+    known = [
+        key
+        for key, one in inspect.signature(make).parameters.items()
+        if one.kind is one.KEYWORD_ONLY or one.default is not one.empty
+    ]
+    for key in values:
+        if key not in known:
+            raise BadInput(f"{name}: unknown {key!r}{near(key, known)}; known: {', '.join(known)}")
+    return make(**values)
 
 
 class BadInput(ValueError):
@@ -238,7 +252,7 @@ class Graded:
     gains: sparse `(rank, gain)` of every judged unit in the ranking, rank from 1; a rank that is absent was not judged.
     covers: `(rank, (evidence index, ...))`, evidence named at the first rank that covers it. ideal: gains of all judged units
     of the corpus, best first. evidence: grades of the evidence this rule can judge, by index. ranked: how many units
-    the ranking holds. status: one of QUERY_STATES.
+    the ranking holds. status: one of QUERY_STATES. origin: the stratum of the query; strata are never pooled.
     """
 
     query_id: str
@@ -248,6 +262,7 @@ class Graded:
     ideal: tuple[float, ...] = ()
     evidence: tuple[int, ...] = ()
     ranked: int = 0
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

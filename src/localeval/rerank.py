@@ -9,6 +9,7 @@ import numpy as np
 
 from localeval.embedding import ModelCard, offline, verify
 from localeval.records import BadInput, Span
+from localeval.retrieval import once
 
 
 class MaxSim:
@@ -27,7 +28,8 @@ class MaxSim:
     def __call__(self, query: str, spans: Sequence[Span]) -> np.ndarray:
         """(n,) scores between -1 and 1. A passage without tokens scores -1."""
         tokens = np.asarray(self._encode(query), dtype=np.float32)
-        return np.array([self._score(tokens, self._passage(span)) for span in spans])
+        score = lambda span: once((id(self), query, span), lambda: self._score(tokens, self._passage(span)))
+        return np.array([score(span) for span in spans])
 
     def _passage(self, span: Span) -> np.ndarray:
         place = self._place[span]

@@ -54,6 +54,34 @@ def phase(name: str, clock: Callable[[], float] = time.perf_counter) -> Iterator
         seconds[name] = seconds.get(name, 0.0) + clock() - start
 
 
+_memory: ContextVar[dict[tuple, object] | None] = ContextVar("memory", default=None)
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """While inside, what systems share is computed once (see `once`): for hits, never for timings."""
+    token = _memory.set({})
+    try:
+        yield
+    finally:
+        _memory.reset(token)
+
+
+def once(key: tuple, make: Callable[[], object]):
+    """What `make` gives; inside `remembering` the first result for the key serves again."""
+    memory = _memory.get()
+    if memory is None:
+        return make()
+    if key not in memory:
+        memory[key] = make()
+    return memory[key]
+
+
+def search_once(retriever: Retriever, query: str, k: int) -> list[Hit]:
+    """A search whose hits serve every system that builds on this retriever, inside `remembering`."""
+    return once((id(retriever), query, k), lambda: retriever.search(query, k))
+
+
 def rank(spans: Sequence[Span], scores: np.ndarray, k: int, decimals: int = DECIMALS) -> list[Hit]:
     """The best `k` by rounded score, ties in span order. spans must be sorted; scores: (n,) aligned with them."""
     rounded = np.round(np.asarray(scores, dtype=np.float64), decimals)
@@ -179,7 +207,7 @@ class Fused:
         self._retrievers, self._depth, self._k = tuple(retrievers), depth, k
 
     def search(self, query: str, k: int) -> list[Hit]:
-        lists = [retriever.search(query, max(k, self._depth)) for retriever in self._retrievers]
+        lists = [search_once(retriever, query, max(k, self._depth)) for retriever in self._retrievers]
         with phase("fuse"):
             return fuse(lists, self._k)[:k]
 
@@ -208,7 +236,7 @@ class Reranked:
         self._retriever, self._scorer, self._depth = retriever, scorer, depth
 
     def search(self, query: str, k: int) -> list[Hit]:
-        found = self._retriever.search(query, max(k, self._depth))
+        found = search_once(self._retriever, query, max(k, self._depth))
         head, tail = sorted(hit.span for hit in found[: self._depth]), found[self._depth :]
         with phase("rerank"):
             ranked = rank(head, self._scorer(query, head), len(head)) if head else []

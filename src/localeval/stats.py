@@ -65,32 +65,34 @@ def interval(
 
 
 def summary(scores, *, is_binary=lambda metric: False, seed: int = SEED, n_resamples: int = N_RESAMPLES):
-    """Per system, rule and metric of a tidy `scores` table: mean, interval, n, and the mean without unreachable queries.
+    """Per system, rule, metric and origin of a tidy `scores` table: mean, interval, n, and the mean without unreachable queries.
 
-    Queries are taken in order of their id, so that the order of rows does not matter. Returns the table `metrics.csv`.
+    Queries of different origin are never pooled. They are taken in order of their id, so that the order of rows does not
+    matter. Returns the table `metrics.csv`.
     """
     import pandas as pd
 
     rows = []
-    for (system, rule, metric), part in scores.groupby(["system", "rule", "metric"], sort=False):
+    for keys, part in scores.groupby(["system", "rule", "metric", "origin"], sort=False):
         part = part.sort_values("query_id")
+        system, rule, metric, origin = keys
         got = interval(part["value"], binary=is_binary(metric), seed=seed, n_resamples=n_resamples)
         reachable = part.loc[part["status"] != "unreachable", "value"]
-        rows.append(
-            (
-                system,
-                rule,
-                metric,
-                got.mean,
-                got.low,
-                got.high,
-                got.n,
-                len(part) - len(reachable),
-                reachable.mean(),
-                got.note,
-            )
-        )
-    columns = ["system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note"]
+        counts = (got.n, len(part) - len(reachable), reachable.mean(), got.note)
+        rows.append((system, rule, metric, got.mean, got.low, got.high, *counts, origin))
+    columns = [
+        "system",
+        "rule",
+        "metric",
+        "mean",
+        "low",
+        "high",
+        "n",
+        "unreachable",
+        "mean_reachable",
+        "note",
+        "origin",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

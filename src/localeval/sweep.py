@@ -21,7 +21,7 @@ from localeval.corpus import Corpus, read_jsonl
 from localeval.embedding import SentenceEmbedder, VectorCache, card_of, locate, truncated_share
 from localeval.grading import Units, grade, known_rules, unit_sets
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
-from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, Shuffled, timed
+from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
 from localeval.tables import read_units
 from localeval.tokens import TOKENISERS
 
@@ -110,7 +110,8 @@ class Engines:
     def _dense(self, system: System) -> Dense:
         embedder = self.embedder(system.model)
         vectors = self._cache.passages(embedder, self.texts(system.chunker))["vectors"]
-        return Dense(self.spans(system.chunker), vectors, lambda query: embedder.encode([query], "query")[0])
+        encode = lambda query: once(("query", system.model, query), lambda: embedder.encode([query], "query")[0])
+        return Dense(self.spans(system.chunker), vectors, encode)
 
     def _scorer(self, system: System) -> Callable[[str, Sequence[Span]], np.ndarray]:
         from localeval.rerank import CrossEncoder, MaxSim
@@ -118,7 +119,9 @@ class Engines:
         if system.reranker == "maxsim":
             embedder = self.embedder(system.model)
             stored = self._cache.tokens(embedder, self.texts(system.chunker))
-            encode = lambda query: embedder.encode_tokens([query], "query")[0]
+            encode = lambda query: once(
+                ("tokens", system.model, query), lambda: embedder.encode_tokens([query], "query")[0]
+            )
             return MaxSim(self.spans(system.chunker), stored["vectors"], stored["starts"], encode)
         card = card_of(system.reranker, "cross_encoder")
         text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
@@ -172,15 +175,20 @@ class Outcome:
 
 
 def run(
-    systems, queries: Sequence[Query], engines: Engines, *, repeats: int = 3, seed: int = 7, progress=lambda text: None
-) -> Outcome:
-    """Runs every system over every query, `repeats` times, systems interleaved and queries shuffled, one warm process.
+    systems, queries: Sequence[Query], engines: Engines, *, repeats: int = 3, timed_questions: int = 0, seed: int = 7,
+    progress=lambda text: None,
+) -> Outcome:  # fmt: skip
+    """Runs every system over every query, then again for the clock, in one warm process.
 
-    One system's failure is that system's state and not the end of the sweep. Later repeats must return the same hits; a system
-    that does not is `failed`.
+    First all queries for their hits, with what systems share (the vector of a query, a first stage, the score of a candidate)
+    computed once. Then `timed_questions` of them (0: all), drawn with the seed, `repeats` times each with nothing shared,
+    systems interleaved and queries shuffled: only these are timings. Their hits must be the same as before; a system that
+    answers otherwise is `failed`, and one system's failure is not the end of the sweep.
     """
     if repeats < 1:
         raise BadInput(f"repeats={repeats}: every question must be asked at least once")
+    if timed_questions < 0:
+        raise BadInput(f"timed_questions={timed_questions}: give a number of questions, or 0 for all")
     states, ready = {}, {}
     for number, system in enumerate(systems, 1):
         states[system.name], retriever = _build(system, engines)
@@ -194,18 +202,32 @@ def run(
         raise BadInput(f"none of {len(states)} systems could run; the first: {first}")
     depth = {system.name: system.depth for system in systems}
     hits, timings = {}, []
-    for query in queries[:WARM_UP]:
+    for number, query in enumerate(queries, 1):
+        if number % 50 == 0:
+            progress(f"search, question {number} of {len(queries)}")
+        with remembering():
+            for name in list(ready):
+                _search(name, ready, query, depth[name], 0, hits, [], states)
+    sample = _sample(queries, timed_questions, seed)
+    for query in sample[:WARM_UP]:
         for name in list(ready):
-            _search(name, ready, query, depth[name], 0, {}, [], states)
+            _search(name, ready, query, depth[name], 0, hits, [], states)
     for repeat in range(repeats):
-        progress(f"search, repeat {repeat + 1} of {repeats}")
-        order = list(queries)
+        progress(f"search for the clock, repeat {repeat + 1} of {repeats}, {len(sample)} questions")
+        order = list(sample)
         random.Random(seed + repeat).shuffle(order)
         for query in order:
             for name in list(ready):
                 _search(name, ready, query, depth[name], repeat, hits, timings, states)
     ordered = {(name, q.query_id): hits[name, q.query_id] for name in ready for q in queries}
     return Outcome(ordered, _runs(systems, states, ordered), _timings(timings, ready))
+
+
+def _sample(queries: Sequence[Query], size: int, seed: int) -> list[Query]:
+    """That many queries in their order, drawn with the seed; all for 0, or where there are no more."""
+    if not 0 < size < len(queries):
+        return list(queries)
+    return [queries[place] for place in sorted(random.Random(seed).sample(range(len(queries)), size))]
 
 
 def _build(system: System, engines: Engines) -> tuple[dict, Retriever | None]:
@@ -237,7 +259,7 @@ def _search(name, ready, query, depth, repeat, hits, timings, states) -> None:
         with timed() as seconds:
             found = ready[name].search(query.text, depth)
         if hits.setdefault(key, found) != found:
-            raise ValueError(f"repeat {repeat + 1} of {query.query_id} returned other hits than the first")
+            raise ValueError("asked again, it returned other hits than at first")
     except Exception as error:
         states[name] |= {"status": "failed", "reason": f"{query.query_id}: {_one_line(error)}"}
         del ready[name]
@@ -291,12 +313,14 @@ def grade_all(
 
 
 def states(graded: dict[tuple[str, str], list[Graded]], systems: Sequence[System]) -> pd.DataFrame:
-    """State of every query, which depends on chunker and rule only. Columns: chunker, rule, query_id, status."""
+    """State of every query, which depends on chunker and rule only. Columns: chunker, rule, query_id, status, origin."""
     chunker = {system.name: system.chunker for system in systems}
     rows = {
-        (chunker[name], rule, one.query_id, one.status): None for (name, rule), some in graded.items() for one in some
+        (chunker[name], rule, one.query_id, one.status, one.origin): None
+        for (name, rule), some in graded.items()
+        for one in some
     }
-    return pd.DataFrame(list(rows), columns=["chunker", "rule", "query_id", "status"])
+    return pd.DataFrame(list(rows), columns=["chunker", "rule", "query_id", "status", "origin"])
 
 
 def signals(hits: dict[tuple[str, str], list[Hit]]) -> pd.DataFrame:

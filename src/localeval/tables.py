@@ -26,9 +26,9 @@ COLUMNS = {
     "runs.csv": ("system", "chunker", "retriever", "model", "reranker", "rerank_depth", "depth", "variant", "status", "reason"),
     "hits.jsonl": ("system", "query_id", "rank", "span", "score"),
     "timings.csv": ("system", "query_id", "phase", "repeat", "seconds"),
-    "gains.jsonl": ("system", "rule", "query_id", "status", "gains", "covers", "ideal", "evidence", "ranked"),
-    "scores.csv": ("system", "rule", "metric", "query_id", "value", "status"),
-    "metrics.csv": ("system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note"),
+    "gains.jsonl": ("system", "rule", "query_id", "status", "gains", "covers", "ideal", "evidence", "ranked", "origin"),
+    "scores.csv": ("system", "rule", "metric", "query_id", "value", "status", "origin"),
+    "metrics.csv": ("system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note", "origin"),
     "comparisons.csv": (
         "metric", "rule", "baseline", "candidate", "n", "delta", "low", "high", "p_value", "p_adjusted", "mde", "verdict", "designated",
     ),

@@ -34,17 +34,17 @@ def wide_rules(summary: pd.DataFrame, rules: Sequence[str], metrics: Sequence[st
     return whole[["system", "rule", *whole.columns.drop(["system", "rule"])]]
 
 
-def rule_caption(rule: str) -> str:
+def rule_caption(rule: str, origin: str) -> str:
     """What a leaderboard's caption must say: rule, interval, denominator."""
-    return f"Rule {rule}: {_counts(rule)}. {_DENOMINATOR}"
+    return f"Rule {rule}: {_counts(rule)}. {_DENOMINATOR.format(origin)}"
 
 
-def rules_caption(rules: Sequence[str]) -> str:
+def rules_caption(rules: Sequence[str], origin: str) -> str:
     """As `rule_caption`, for a table of several rules."""
     return (
         "The same hits under other rules. "
         + " ".join(f"{rule}: {_counts(rule)}." for rule in rules)
-        + f" {_DENOMINATOR}"
+        + f" {_DENOMINATOR.format(origin)}"
     )
 
 
@@ -54,7 +54,7 @@ def _counts(rule: str) -> str:
 
 
 _DENOMINATOR = (
-    "Means over n answerable questions with their intervals; unreachable questions are in n, with value zero."
+    "Means over n answerable {} questions with their intervals; unreachable questions are in n, with value zero."
 )
 
 
@@ -122,6 +122,19 @@ def depth_rows(summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame) 
     return pd.concat(parts, ignore_index=True)
 
 
+def stratum(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
+    """Rows of one origin of questions: all that a figure or a table may pool."""
+    return frame[frame["origin"] == origin].reset_index(drop=True)
+
+
+def by_stratum(summary: pd.DataFrame, rule: str, metric: str) -> pd.DataFrame:
+    """One metric of every system for each origin of questions, with interval and n; strata stand side by side, never pooled."""
+    part = summary[(summary["rule"] == rule) & (summary["metric"] == metric)]
+    text = interval(part["mean"], part["low"], part["high"]) + part["n"].map(" (n = {})".format)
+    cells = part.assign(text=text).pivot(index="system", columns="origin", values="text")
+    return cells.reindex(dict.fromkeys(part["system"])).rename_axis(columns=None).reset_index()
+
+
 def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.DataFrame:
     """Mean of one metric by category of question: a row a category with its n, a column a system."""
     categories = {query.query_id: query.category or "(none)" for query in queries}
@@ -141,7 +154,7 @@ def by_question(
     """
     rows = {query.query_id: {"question": query.text} for query in queries}
     for system in systems:
-        for one in graded[system, rule]:
+        for one in (one for one in graded[system, rule] if one.query_id in rows):
             ranks = [rank for rank, gain in one.gains if gain > 0]
             rows[one.query_id][system] = str(ranks[0]) if ranks else "missed" if one.status == "scored" else one.status
     frame = pd.DataFrame.from_dict(rows, orient="index")
