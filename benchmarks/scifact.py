@@ -17,6 +17,7 @@ import numpy as np
 from localeval import embedding
 from localeval.grading import Units, grade
 from localeval.metrics import measure
+from localeval.onnxmodel import OnnxEmbedder
 from localeval.records import Evidence, Query, ScoringRule, Span, Unit
 from localeval.rerank import MaxSim
 from localeval.retrieval import BM25, Dense, Fused, Reranked
@@ -55,7 +56,7 @@ def main() -> None:
     systems = {"bm25": bm25}
     if arguments.dense:
         card = embedding.card_of("minilm")
-        model = embedding.SentenceEmbedder(card, embedding.locate(card), threads=1)
+        model = OnnxEmbedder(card, embedding.locate(card), Path("runs/.cache"))
         cache = embedding.VectorCache(Path("runs/.cache"))
         dense = Dense(spans, cache.passages(model, texts)["vectors"], lambda text: model.encode([text], "query")[0])
         hybrid = Fused([bm25, dense])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from localeval import embedding
+from localeval.onnxmodel import OnnxEmbedder, exported
 from localeval.records import BadInput, Span
 
 MINILM = embedding.CARDS["minilm"]
@@ -15,9 +17,11 @@ here = embedding.locate(MINILM)
 needs_model = pytest.mark.skipif(here is None, reason="the package with the embedded model is not installed")
 
 
-@pytest.fixture(scope="module")
-def minilm():
-    return embedding.SentenceEmbedder(MINILM, here)
+@pytest.fixture(scope="module", params=["onnx", "torch"])
+def minilm(request, tmp_path_factory):
+    if request.param == "torch":
+        return embedding.SentenceEmbedder(MINILM, here)
+    return OnnxEmbedder(MINILM, here, tmp_path_factory.mktemp("cache"))
 
 
 def test_unknown_models_are_named():
@@ -63,6 +67,47 @@ def test_vectors_are_unit_float32_and_do_not_depend_on_the_batch(minilm):
     assert np.linalg.norm(together, axis=1) == pytest.approx(np.ones(3), abs=1e-5)
     assert np.abs(together[0] - alone[0]).max() < 1e-5
     assert minilm.encode([]).shape[0] == 0
+
+
+@pytest.mark.slow
+@needs_model
+def test_both_ways_to_run_a_model_give_the_same_vectors(tmp_path):
+    texts = ["Boil the water.", "Fünf Äpfel – 5 °C\n\nnext line", "word " * 400, "x", "日本語 and ½ cup"]
+    one, two = embedding.SentenceEmbedder(MINILM, here), OnnxEmbedder(MINILM, here, tmp_path)
+    for role in ("query", "passage"):
+        assert np.abs(one.encode(texts, role) - two.encode(texts, role)).max() < 2e-6
+        for left, right in zip(one.encode_tokens(texts, role), two.encode_tokens(texts, role), strict=True):
+            assert left.shape == right.shape and np.abs(left.astype(np.float32) - right.astype(np.float32)).max() < 2e-3
+    assert one.token_counts(texts).tolist() == two.token_counts(texts).tolist()
+    pooled, tokens = two.query(texts[0])
+    assert np.array_equal(pooled, two.encode(texts[:1], "query")[0]) and np.array_equal(
+        tokens, two.encode_tokens(texts[:1], "query")[0]
+    )
+
+
+@pytest.mark.slow
+@needs_model
+def test_a_graph_that_was_changed_is_exported_again(tmp_path):
+    graph = exported(MINILM, here, tmp_path)
+    whole, written = graph.read_bytes(), graph.stat().st_mtime_ns
+    assert exported(MINILM, here, tmp_path).stat().st_mtime_ns == written, "exported once"
+    graph.write_bytes(whole[:-10] + b"0123456789")
+    assert exported(MINILM, here, tmp_path).read_bytes() == whole
+
+
+@pytest.mark.parametrize("modes", [{"pooling_mode_max_tokens": True}, {"pooling_mode": "lasttoken"}])
+def test_a_pooling_that_only_the_reference_knows_is_refused(tmp_path, modes):
+    from localeval import onnxmodel
+
+    (tmp_path / "1_Pooling").mkdir()
+    assert onnxmodel._pooling(tmp_path) == "mean"
+    (tmp_path / "1_Pooling/config.json").write_text(
+        '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}'
+    )
+    assert onnxmodel._pooling(tmp_path) == "cls"
+    (tmp_path / "1_Pooling/config.json").write_text(json.dumps(modes))
+    with pytest.raises(BadInput, match="encoder: torch"):
+        onnxmodel._pooling(tmp_path)
 
 
 @pytest.mark.slow

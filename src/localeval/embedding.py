@@ -12,8 +12,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -69,11 +68,19 @@ CARDS = {
 
 
 class Embedder(Protocol):
-    """Texts in, unit vectors out. `encode` gives (n, d) float32; role is "query" or "passage"."""
+    """Texts in, unit vectors out; role is "query" or "passage".
+
+    `encode` gives (n, d) float32, `encode_tokens` one (tokens, d) float16 a text, `query` both for one query. settings: what a
+    cached vector depends on.
+    """
 
     card: ModelCard
+    settings: dict
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray: ...
+    def encode_tokens(self, texts: Sequence[str], role: str = "passage") -> list[np.ndarray]: ...
+    def query(self, text: str) -> tuple[np.ndarray, np.ndarray]: ...
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
 def card_of(name: str, kind: str = "embedder") -> ModelCard:
@@ -120,7 +127,10 @@ def offline() -> None:
 
 
 class SentenceEmbedder:
-    """A sentence-transformers model on the CPU: pooled vectors, and the unit vectors of its tokens for late interaction."""
+    """A sentence-transformers model on the CPU: pooled vectors, and the unit vectors of its tokens for late interaction.
+
+    The reference; `onnxmodel.OnnxEmbedder` runs the same weights faster.
+    """
 
     def __init__(self, card: ModelCard, folder: Path, threads: int = 1):
         offline()
@@ -141,7 +151,7 @@ class SentenceEmbedder:
     def settings(self) -> dict:
         """What a cached vector depends on beside the text."""
         card = self.card
-        return {"model": card.name, "sha256": card.sha256, "max_tokens": self._model.max_seq_length, "dtype": "float32",
+        return {"model": card.name, "sha256": card.sha256, "max_tokens": self._model.max_seq_length, "dtype": "float32", "encoder": "torch",
                 "query": card.query, "passage": card.passage}  # fmt: skip
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray:
@@ -166,19 +176,11 @@ class SentenceEmbedder:
             [self._prefix(role) + text for text in texts], batch_size=16, output_value="token_embeddings",
             convert_to_numpy=False, show_progress_bar=False,
         )  # fmt: skip
-        return [_unit_rows(tokens.float().numpy()[1:-1]).astype(np.float16) for tokens in found]
+        return [unit_rows(tokens.float().numpy()[1:-1]).astype(np.float16) for tokens in found]
 
-    @contextmanager
-    def all_cores(self) -> Iterator[None]:
-        """For passages, which are encoded once and many at a time; queries keep the threads of the study."""
-        import torch
-
-        before = torch.get_num_threads()
-        torch.set_num_threads(os.cpu_count() or 1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+    def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """Pooled vector (d,) and token vectors (tokens, d) of a query."""
+        return self.encode([text], "query")[0], self.encode_tokens([text], "query")[0]
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text with its special tokens, before any cut. (n,) int."""
@@ -190,12 +192,12 @@ class SentenceEmbedder:
         return self.card.query if role == "query" else self.card.passage
 
 
-def _unit_rows(matrix: np.ndarray) -> np.ndarray:
+def unit_rows(matrix: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
 
 
-def truncated_share(embedder: SentenceEmbedder, texts: Sequence[str]) -> float:
+def truncated_share(embedder: Embedder, texts: Sequence[str]) -> float:
     """Share of texts longer than the model reads: their ends are never searchable. NaN for no texts."""
     if not texts:
         return float("nan")
@@ -208,7 +210,7 @@ class VectorCache:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    def passages(self, embedder: SentenceEmbedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    def passages(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """`vectors` (n, d) float32, and the `seconds` it took to make them, when they were made."""
 
         def make():
@@ -216,7 +218,7 @@ class VectorCache:
 
         return self._once("pooled", embedder, texts, make)
 
-    def tokens(self, embedder: SentenceEmbedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    def tokens(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """`vectors` of all tokens stacked, (tokens, d) float16; `starts` (n + 1,) where each text's begin; `seconds` as above."""
 
         def make():
@@ -226,16 +228,15 @@ class VectorCache:
 
         return self._once("tokens", embedder, texts, make)
 
-    def _once(self, what: str, embedder: SentenceEmbedder, texts: Sequence[str], make) -> dict[str, np.ndarray]:
+    def _once(self, what: str, embedder: Embedder, texts: Sequence[str], make) -> dict[str, np.ndarray]:
         path = self._path(what, embedder, texts)
         if not path.exists():
             start = time.perf_counter()
-            with embedder.all_cores():
-                made = make()
+            made = make()
             _save(path, **made, seconds=np.float64(time.perf_counter() - start))
         return _load(path)
 
-    def _path(self, what: str, embedder: SentenceEmbedder, texts: Sequence[str]) -> Path:
+    def _path(self, what: str, embedder: Embedder, texts: Sequence[str]) -> Path:
         key = hashlib.sha256(json.dumps([what, embedder.settings], sort_keys=True).encode())
         for text in texts:
             key.update(hashlib.sha256(text.encode()).digest())

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGES = (
-    "numpy", "scipy", "pandas", "rank-bm25", "faiss-cpu", "torch", "sentence-transformers", "transformers", "pymupdf", "papermill",
+    "numpy", "scipy", "pandas", "rank-bm25", "faiss-cpu", "torch", "onnxruntime", "sentence-transformers", "transformers", "pymupdf",
+    "papermill",
 )  # fmt: skip
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -110,4 +111,8 @@ def _memory_gb() -> float | None:
 
 def heavy_modules() -> list[str]:
     """Heavy engines that this process has imported; a BM25-only study must show none."""
-    return [name for name in ("torch", "faiss", "transformers", "sentence_transformers") if name in sys.modules]
+    return [
+        name
+        for name in ("torch", "faiss", "onnxruntime", "transformers", "sentence_transformers")
+        if name in sys.modules
+    ]

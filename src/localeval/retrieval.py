@@ -59,7 +59,11 @@ _memory: ContextVar[dict[tuple, object] | None] = ContextVar("memory", default=N
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """While inside, what systems share is computed once (see `once`): for hits, never for timings."""
+    """While inside, what is needed twice is computed once (see `once`): by the stages of one search, or, around several
+    searches, by systems that share a stage. The outermost one counts; timings never share across systems."""
+    if _memory.get() is not None:
+        yield
+        return
     token = _memory.set({})
     try:
         yield

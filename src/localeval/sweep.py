@@ -18,7 +18,7 @@ import pandas as pd
 
 from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
-from localeval.embedding import SentenceEmbedder, VectorCache, card_of, locate, truncated_share
+from localeval.embedding import Embedder, SentenceEmbedder, VectorCache, card_of, locate, truncated_share
 from localeval.grading import Units, grade, known_rules, unit_sets
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
 from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
@@ -28,6 +28,7 @@ from localeval.tokens import TOKENISERS
 LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi"}
 RETRIEVERS = ("random", *LEXICAL, "dense", "hybrid")
 WITHOUT_MODEL = ("random", *LEXICAL)
+ENCODERS = ("onnx", "torch")
 WARM_UP = 3  # queries run and thrown away before the clock counts
 
 
@@ -41,6 +42,7 @@ class Settings:
     fusion_depth: int = 100
     rrf_k: int = 60
     threads: int = 1
+    encoder: str = "onnx"
 
 
 def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[str], depth: int = 100) -> list[System]:
@@ -110,7 +112,7 @@ class Engines:
     def _dense(self, system: System) -> Dense:
         embedder = self.embedder(system.model)
         vectors = self._cache.passages(embedder, self.texts(system.chunker))["vectors"]
-        encode = lambda query: once(("query", system.model, query), lambda: embedder.encode([query], "query")[0])
+        encode = lambda query: self._query(embedder, query)[0]
         return Dense(self.spans(system.chunker), vectors, encode)
 
     def _scorer(self, system: System) -> Callable[[str, Sequence[Span]], np.ndarray]:
@@ -119,20 +121,30 @@ class Engines:
         if system.reranker == "maxsim":
             embedder = self.embedder(system.model)
             stored = self._cache.tokens(embedder, self.texts(system.chunker))
-            encode = lambda query: once(
-                ("tokens", system.model, query), lambda: embedder.encode_tokens([query], "query")[0]
-            )
+            encode = lambda query: self._query(embedder, query)[1]
             return MaxSim(self.spans(system.chunker), stored["vectors"], stored["starts"], encode)
         card = card_of(system.reranker, "cross_encoder")
         text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
         make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)
         return self._once(("cross_encoder", system.chunker, card.name), make)
 
-    def embedder(self, model: str) -> SentenceEmbedder:
-        card = card_of(model)
-        return self._once(
-            ("embedder", model), lambda: SentenceEmbedder(card, locate(card, self.root), self.settings.threads)
-        )
+    @staticmethod
+    def _query(embedder: Embedder, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """Both kinds of vectors of a query; one pass serves all stages of a search."""
+        return once(("query", id(embedder), text), lambda: embedder.query(text))
+
+    def embedder(self, model: str) -> Embedder:
+        return self._once(("embedder", model), lambda: self._embedder(card_of(model)))
+
+    def _embedder(self, card) -> Embedder:
+        from localeval.onnxmodel import OnnxEmbedder
+
+        folder, threads = locate(card, self.root), self.settings.threads
+        if self.settings.encoder not in ENCODERS:
+            raise BadInput(f"unknown encoder {self.settings.encoder!r}; known: {', '.join(ENCODERS)}")
+        if self.settings.encoder == "torch":
+            return SentenceEmbedder(card, folder, threads)
+        return OnnxEmbedder(card, folder, self.cache_folder, threads)
 
     def spans(self, chunker: str) -> list[Span]:
         return [unit.span for unit in self.chunks[chunker]]
@@ -256,7 +268,7 @@ def _one_line(error: Exception) -> str:
 def _search(name, ready, query, depth, repeat, hits, timings, states) -> None:
     key = (name, query.query_id)
     try:
-        with timed() as seconds:
+        with timed() as seconds, remembering():
             found = ready[name].search(query.text, depth)
         if hits.setdefault(key, found) != found:
             raise ValueError("asked again, it returned other hits than at first")
@@ -438,7 +450,12 @@ def cold_child(start: float) -> None:
         import rank_bm25  # noqa: F401
     if system.model:
         import faiss  # noqa: F401
-        import sentence_transformers  # noqa: F401
+
+        if job["settings"]["encoder"] == "torch":
+            import sentence_transformers  # noqa: F401
+        else:
+            import onnxruntime  # noqa: F401
+            import tokenizers  # noqa: F401
     lap("import")
     corpus, chunks = read_jsonl(Path(job["documents"])), read_units(Path(job["units"]))
     engines = Engines(corpus, chunks, Settings(**job["settings"]), Path(job["cache"]), Path(job["root"]))
