@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localeval import stats
 from localeval.metrics import measure
-from localeval.records import Graded
+from localeval.records import BadInput, Graded
 
 # First relevant rank of 58 questions (0 = none in the top 10) of two published systems, and their published figures.
 HIERARCHICAL = """1 4 1 1 1 0 1 7 1 1 5 1 1 1 1 0 1 1 6 1 1 1 4 0 8 1 2 1 2 1 1 0 0 1 0 0 0 5 0 1 1 1 8 2 0 5 9 5 1 10 4 1 4 0 3 0 1 1"""
@@ -159,3 +160,21 @@ def test_percentile_by_nearest_rank():
 def test_the_interval_lies_within_the_values(sample):
     got = stats.interval(sample, n_resamples=500)
     assert min(sample) - 1e-12 <= got.low <= got.high <= max(sample) + 1e-12
+
+
+def test_a_comparison_names_its_stratum_and_holm_counts_the_whole_family():
+    rng = np.random.default_rng(3)
+    rows = [
+        (system, "r", "p@1", f"{origin}{n}", float(rng.random() + lift), "scored", origin)
+        for origin in ("human", "templated") for system, lift in (("a", 0.0), ("b", 0.4)) for n in range(30)
+    ]  # fmt: skip
+    scores = pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
+    named = [["p@1", "r", "a", "b"], ["p@1", "r", "a", "b", "templated"], ["p@1", "r", "a", "b", "drafted"]]
+    got = stats.compare_designated(scores, named, "human", n_resamples=500)
+    assert got["origin"].tolist() == ["human", "templated", "drafted"] and got["n"].tolist() == [30, 30, 0]
+    assert got["verdict"].tolist() == ["better", "better", "not_run"]
+    assert (got["p_adjusted"].dropna() >= got["p_value"].dropna()).all()
+    alone = stats.compare_designated(scores, named[:1], "human", n_resamples=500)
+    assert alone["delta"][0] == got["delta"][0] and alone["p_adjusted"][0] == alone["p_value"][0]
+    with pytest.raises(BadInput, match="entry 1 must be"):
+        stats.compare_designated(scores, [["p@1", "r", "a"]], "human")

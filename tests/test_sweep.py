@@ -229,3 +229,20 @@ def test_by_question_shows_ranks_and_states(engines):
     graded = sweep.grade_all(outcome.hits, systems, QUERIES, ["chunk/contains"], engines)
     rows = views.by_question(graded, QUERIES[1:], "chunk/contains", ["sentence/bm25"]).set_index("query_id")
     assert rows["sentence/bm25"].to_dict() == {"q2": "1", "q3": "unanswerable", "q4": "missed"}
+
+
+def test_one_table_keeps_strata_apart_and_depths_have_a_line_for_each():
+    names = ["s/bm25", "s/bm25+maxsim@10", "s/bm25+maxsim@20"]
+    summary = pd.DataFrame([
+        (name, rule, "p@1", 0.1 * k, 0.0, 1.0, 20, 1, 0.5, "", origin)
+        for k, name in enumerate(names) for rule in ("chunk/contains", "chunk/same_document") for origin in ("human", "templated")
+    ], columns=["system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note", "origin"])  # fmt: skip
+    totals = pd.DataFrame({"system": names, "mean_ms": [1.0, 2.0, 3.0], "p50_ms": 1.0, "p95_ms": 4.0, "n": 9})
+    runs = pd.DataFrame([
+        (name, "s", "bm25", "", "maxsim" if k else "", 10 * k) for k, name in enumerate(names)
+    ], columns=["system", "chunker", "retriever", "model", "reranker", "rerank_depth"])  # fmt: skip
+    table = views.as_one_table(summary, totals, "chunk/contains", ["p@1"])
+    assert table["questions"].tolist() == ["human"] * 3 + ["templated"] * 3 and table["p95_ms"].tolist() == [4.0] * 6
+    lines = views.depth_under_rules(summary, totals, runs, "s/bm25", "p@1", ["chunk/contains", "chunk/same_document"])
+    assert lines.groupby("system", sort=False)["depth"].agg(list).tolist() == [[0, 10, 20]] * 4
+    assert lines["system"].unique().tolist()[:2] == ["human, chunk/contains", "human, chunk/same_document"]

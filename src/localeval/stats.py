@@ -179,56 +179,69 @@ def best(summary, rule: str, metric: str) -> dict:
     return part.loc[part["mean"].idxmax()].to_dict()
 
 
-def explore(scores, metric: str, rule: str, baseline: str = "", *, seed: int = SEED, n_resamples: int = N_RESAMPLES):
-    """Every system against `baseline` (empty: the first), uncorrected and labelled as not designated.
+def explore(
+    scores, metric: str, rule: str, baseline: str, origin: str, *, seed: int = SEED, n_resamples: int = N_RESAMPLES
+):
+    """Every system against `baseline` on the questions of one origin, uncorrected and labelled as not designated.
 
     Same columns as `compare_designated`.
     """
     import pandas as pd
 
     systems = list(scores["system"].unique())
-    baseline = baseline or systems[0]
     if baseline not in systems:
         raise BadInput(f"no scores of {baseline!r} to compare with{near(baseline, systems)}")
     rows, setup = [], {"metric": metric, "rule": rule, "seed": seed, "n_resamples": n_resamples}
     for system in systems:
-        sides = [_values(scores, name, rule, metric) for name in (baseline, system)]
+        sides = [_values(scores, name, rule, metric, origin) for name in (baseline, system)]
         if system != baseline and all(sides):
             got = compare(*sides, names=(baseline, system), **setup)
-            rows.append(asdict(got) | {"verdict": "exploratory", "designated": False})
-    return pd.DataFrame(rows, columns=[*Comparison.__dataclass_fields__, "verdict", "designated"])
+            rows.append(asdict(got) | {"verdict": "exploratory", "reason": "", "origin": origin})
+    return pd.DataFrame(rows, columns=COMPARED).assign(designated=False)
+
+
+COMPARED = [*Comparison.__dataclass_fields__, "verdict", "reason", "origin"]
 
 
 def compare_designated(
-    scores, comparisons: Sequence[Sequence[str]], *, seed: int = SEED, n_resamples: int = N_RESAMPLES
+    scores, comparisons: Sequence[Sequence[str]], origin: str, *, seed: int = SEED, n_resamples: int = N_RESAMPLES
 ):
-    """The comparisons named before the run, `[[metric, rule, baseline, candidate], ...]`, as one family with Holm's correction.
+    """The comparisons named before the run as one family with Holm's correction.
 
-    Returns the table `comparisons.csv`. A side without scores gives a row with verdict "not run" and no numbers.
+    comparisons: `[[metric, rule, baseline, candidate], ...]`, with the origin of the questions as a fifth text where it is not
+    `origin`. Returns the table `comparisons.csv`. A side without scores gives a row with verdict "not_run", a reason, and no numbers.
     """
     import pandas as pd
 
     for number, entry in enumerate(comparisons, 1):
-        if not isinstance(entry, list | tuple) or len(entry) != 4 or not all(isinstance(part, str) for part in entry):
-            raise BadInput(f"comparisons: entry {number} must be [metric, rule, baseline, candidate], found {entry!r}")
+        if (
+            not isinstance(entry, list | tuple)
+            or len(entry) not in (4, 5)
+            or not all(isinstance(part, str) for part in entry)
+        ):
+            raise BadInput(
+                f"comparisons: entry {number} must be [metric, rule, baseline, candidate], and the origin of the questions where it is "
+                f"not {origin}; found {entry!r}"
+            )
     if n_resamples < 1:
         raise BadInput(f"n_resamples={n_resamples}: need at least 1")
     done = []
-    for metric, rule, *names in comparisons:
-        sides = [_values(scores, name, rule, metric) for name in names]
-        if not all(sides):
-            missing = [name for name, side in zip(names, sides, strict=True) if not side]
-            nothing = {"n": 0, "verdict": "not_run", "reason": _no_scores(scores, metric, rule, missing)}
-            done.append({"metric": metric, "rule": rule, "baseline": names[0], "candidate": names[1], **nothing})
+    for metric, rule, baseline, candidate, *other in comparisons:
+        stratum, names = (other or [origin])[0], (baseline, candidate)
+        sides = [_values(scores, name, rule, metric, stratum) for name in names]
+        if all(sides):
+            got = compare(*sides, metric=metric, rule=rule, names=names, seed=seed, n_resamples=n_resamples)
+            done.append(asdict(got) | {"origin": stratum})
             continue
-        got = compare(*sides, metric=metric, rule=rule, names=tuple(names), seed=seed, n_resamples=n_resamples)
-        done.append(asdict(got))
+        missing = [name for name, side in zip(names, sides, strict=True) if not side]
+        reason = _no_scores(scores[scores["origin"] == stratum], metric, rule, missing)
+        row = {"metric": metric, "rule": rule, "baseline": baseline, "candidate": candidate, "origin": stratum, "n": 0}
+        done.append(row | {"verdict": "not_run", "reason": reason})
     ran = [row for row in done if "p_value" in row]
     for row, adjusted in zip(ran, holm([row["p_value"] for row in ran]), strict=True):
         row["p_adjusted"] = adjusted
-        row["verdict"] = verdict(Comparison(**row))
-    columns = [*Comparison.__dataclass_fields__, "verdict", "reason"]
-    return pd.DataFrame(done).reindex(columns=columns).assign(designated=True)
+        row["verdict"] = verdict(Comparison(**{name: row[name] for name in Comparison.__dataclass_fields__}))
+    return pd.DataFrame(done).reindex(columns=COMPARED).assign(designated=True)
 
 
 def _no_scores(scores, metric: str, rule: str, missing: Sequence[str]) -> str:
@@ -239,8 +252,9 @@ def _no_scores(scores, metric: str, rule: str, missing: Sequence[str]) -> str:
     return "; ".join(f"no scores of {name}{near(name, part['system'])}" for name in missing)
 
 
-def _values(scores, system: str, rule: str, metric: str) -> dict[str, float]:
+def _values(scores, system: str, rule: str, metric: str, origin: str) -> dict[str, float]:
     part = scores[(scores["system"] == system) & (scores["rule"] == rule) & (scores["metric"] == metric)]
+    part = part[part["origin"] == origin]
     return dict(zip(part["query_id"], part["value"], strict=True))
 
 

@@ -31,6 +31,7 @@ COLUMNS = {
     "metrics.csv": ("system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note", "origin"),
     "comparisons.csv": (
         "metric", "rule", "baseline", "candidate", "n", "delta", "low", "high", "p_value", "p_adjusted", "mde", "verdict", "designated",
+        "reason", "origin",
     ),
 }  # fmt: skip
 TEXTS = (
@@ -154,6 +155,16 @@ def read_csv(path: Path) -> pd.DataFrame:
                 f"{path}: column {column!r} holds something that is no number; run its notebook again"
             ) from None
     return frame
+
+
+def read_reported(path: Path) -> pd.DataFrame:
+    """Figures that a source reported: a .csv as it is, first column the name of the row. Not checked, and never mixed with ours."""
+    try:
+        return pd.read_csv(path)
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file; 'reported' must name a .csv of reported figures") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
+        raise BadInput(f"{path}: not a table in UTF-8; write one line of names and one line a row") from None
 
 
 def write_jsonl(rows: Iterable[dict], path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product
 
 import pandas as pd
 
@@ -135,6 +136,30 @@ def by_stratum(summary: pd.DataFrame, rule: str, metric: str) -> pd.DataFrame:
     return cells.reindex(dict.fromkeys(part["system"])).rename_axis(columns=None).reset_index()
 
 
+def as_one_table(summary: pd.DataFrame, totals: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """What a study of a single table prints, with what such tables leave out: every system for each origin of questions under
+    one rule, means with intervals, unreachable questions counted, warm mean and P95 in milliseconds beside them."""
+    parts = [
+        wide(stratum(summary, origin), rule, metrics).assign(questions=origin)
+        for origin in dict.fromkeys(summary["origin"])
+    ]
+    times = totals.set_index("system")[["mean_ms", "p95_ms"]]
+    return pd.concat(parts, ignore_index=True).join(times, on="system")
+
+
+def depth_under_rules(
+    summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame, base: str, metric: str, rules: Sequence[str]
+) -> pd.DataFrame:
+    """As `depth_rows` for one base and one metric: a line for every origin of questions under every rule."""
+    parts = []
+    for origin, rule in product(dict.fromkeys(summary["origin"]), rules):
+        chosen = summary[(summary["origin"] == origin) & (summary["rule"] == rule) & (summary["metric"] == metric)]
+        own = runs[runs["system"].map(lambda name: name.partition("+")[0] == base)]
+        rows = depth_rows(chosen, totals, own)
+        parts.append(rows.assign(system=f"{origin}, {rule}"))
+    return pd.concat(parts, ignore_index=True)
+
+
 def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.DataFrame:
     """Mean of one metric by category of question: a row a category with its n, a column a system."""
     categories = {query.query_id: query.category or "(none)" for query in queries}
@@ -181,12 +206,13 @@ def differences(
             {
                 "candidate − baseline": f"{row['candidate']} − {row['baseline']}",
                 "measure": f"{row['metric']}, {row['rule']}",
+                "questions": row["origin"],
                 "difference": interval(row["delta"], row["low"], row["high"], "+.2f"),
                 "n": row["n"],
                 **{name: named[name] for name in columns},
             }
         )
-    frame = pd.DataFrame(rows, columns=["candidate − baseline", "measure", "difference", "n", *columns])
+    frame = pd.DataFrame(rows, columns=["candidate − baseline", "measure", "questions", "difference", "n", *columns])
     return frame.rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
 
 
@@ -207,7 +233,7 @@ def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Comparisons as rows of a forest plot; those that did not run have no row."""
     rows = [
         (
-            f"{row['candidate']}\nagainst {row['baseline']}, {row['metric']}",
+            f"{row['candidate']}\nagainst {row['baseline']}, {row['metric']}, {row['rule']}, {row['origin']}",
             row["delta"],
             row["low"],
             row["high"],
