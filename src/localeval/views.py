@@ -270,16 +270,18 @@ def span(low: float, high: float, spec: str = ".2f", undefined: str = "no variat
     return undefined if pd.isna(low) or pd.isna(high) else f"{low:{spec}} to {high:{spec}}"
 
 
-def publish_quotes(summary: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
+def publish_quotes(summary: pd.DataFrame, quotes: Sequence[Sequence[str]], origin: str) -> None:
     """Glues mean and interval (as text) of every `[system, rule, metric]` that a findings page quotes.
 
-    A system that has no figures in this run is left out: the findings page speaks of the study's own run.
+    A fourth text names the origin of the questions where it is not `origin`, and ends the glued name. A system that has no
+    figures in this run is left out: the findings page speaks of the study's own run.
     """
-    have = set(summary["system"])
-    for system, rule, metric in (quote for quote in quotes if quote[0] in have):
-        row = stats.pick(summary, system, rule, metric)
-        publish(f"{slug(system, rule, metric)}__mean", row["mean"])
-        publish(f"{slug(system, rule, metric)}__interval", span(row["low"], row["high"]))
+    for system, rule, metric, *other in quotes:
+        part = stratum(summary, (other or [origin])[0])
+        if system in set(part["system"]):
+            row = stats.pick(part, system, rule, metric)
+            publish(f"{slug(system, rule, metric, *other)}__mean", row["mean"])
+            publish(f"{slug(system, rule, metric, *other)}__interval", span(row["low"], row["high"]))
 
 
 def publish_latency(totals: pd.DataFrame, quotes: Sequence[Sequence[str]]) -> None:
