@@ -599,6 +599,7 @@ def depth_curve(rows: pd.DataFrame, *, metric: str, caption: str, alt: str | Non
     rows = _rows(rows, "depth_curve", "depth mean low high mean_ms", metric=metric)
     lines = _lines(rows, "depth_curve", "depth")
     depths = sorted(rows["depth"].unique())
+    clocks: set[tuple] = set()
     apart = 0.012 * (depths[-1] - depths[0])  # so that the intervals of two systems do not hide each other
     with theme():
         fig, (top, bottom) = _canvas(4.6, 2, sharex=True, gridspec_kw={"height_ratios": [3, 2]})
@@ -606,8 +607,10 @@ def depth_curve(rows: pd.DataFrame, *, metric: str, caption: str, alt: str | Non
             style = {"color": colour, "marker": marker, "markeredgecolor": PAPER, "label": name}
             x = line["depth"] + apart * (number - (len(lines) - 1) / 2)
             top.errorbar(x, line["mean"], yerr=_errors(line, "mean", "low", "high"), elinewidth=1.1, **style)
-            bottom.plot(line["depth"], line["mean_ms"], **style)
-            _band(bottom, line, "depth", "p50_ms", "p95_ms", colour)
+            if tuple(line["mean_ms"]) not in clocks:  # the same system under several rules has one clock
+                bottom.plot(line["depth"], line["mean_ms"], **style)
+                _band(bottom, line, "depth", "p50_ms", "p95_ms", colour)
+            clocks.add(tuple(line["mean_ms"]))
         top.set_ylabel(metric)
         bottom.set(ylabel="latency in ms", xlabel="candidates reranked", xticks=depths)
         bottom.set_ylim(bottom=0)

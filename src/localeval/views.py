@@ -36,8 +36,8 @@ def wide_rules(summary: pd.DataFrame, rules: Sequence[str], metrics: Sequence[st
 
 
 def rule_caption(rule: str, origin: str) -> str:
-    """What a leaderboard's caption must say: rule, interval, denominator."""
-    return f"Rule {rule}: {_counts(rule)}. {_DENOMINATOR.format(origin)}"
+    """What a leaderboard's caption must say: rule, interval, denominator. origin: empty where the table has it as a column."""
+    return f"Rule {rule}: {_counts(rule)}. {_DENOMINATOR.format(origin and f'{origin} ')}"
 
 
 def rules_caption(rules: Sequence[str], origin: str) -> str:
@@ -45,7 +45,7 @@ def rules_caption(rules: Sequence[str], origin: str) -> str:
     return (
         "The same hits under other rules. "
         + " ".join(f"{rule}: {_counts(rule)}." for rule in rules)
-        + f" {_DENOMINATOR.format(origin)}"
+        + f" {_DENOMINATOR.format(origin and f'{origin} ')}"
     )
 
 
@@ -55,7 +55,7 @@ def _counts(rule: str) -> str:
 
 
 _DENOMINATOR = (
-    "Means over n answerable {} questions with their intervals; unreachable questions are in n, with value zero."
+    "Means over n answerable {}questions with their intervals; unreachable questions are in n, with value zero."
 )
 
 
@@ -144,7 +144,8 @@ def as_one_table(summary: pd.DataFrame, totals: pd.DataFrame, rule: str, metrics
         for origin in dict.fromkeys(summary["origin"])
     ]
     times = totals.set_index("system")[["mean_ms", "p95_ms"]]
-    return pd.concat(parts, ignore_index=True).join(times, on="system")
+    whole = pd.concat(parts, ignore_index=True).join(times, on="system")
+    return whole[["system", "questions", *whole.columns.drop(["system", "questions"])]]
 
 
 def depth_under_rules(
@@ -233,13 +234,13 @@ def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Comparisons as rows of a forest plot; those that did not run have no row."""
     rows = [
         (
-            f"{row['candidate']}\nagainst {row['baseline']}, {row['metric']}, {row['rule']}, {row['origin']}",
+            f"{number}. {row['candidate']}\n− {row['baseline']}\n{row['metric']}, {row['rule']}, {row['origin']}",
             row["delta"],
             row["low"],
             row["high"],
             row["n"],
         )
-        for row in comparisons.to_dict("records")
+        for number, row in enumerate(comparisons.to_dict("records"), 1)
         if row["n"] > 0
     ]
     return pd.DataFrame(rows, columns=["system", "mean", "low", "high", "n"])
