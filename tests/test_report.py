@@ -302,22 +302,17 @@ def test_plots_refuse_frames_they_would_misread():
         figures.histogram([float("nan")], label="x", caption="Words.")
 
 
-def test_labels_beside_crowded_points_do_not_cover_each_other(monkeypatch):
-    kept = {}
-    monkeypatch.setattr(figures, "Figure", lambda fig, **words: kept.update(fig=fig))
-    names = [f"section/system-number-{i}" for i in range(8)]
-    rows = summary(systems=names, rules=RULES[1:])
-    rows["mean"] = 0.6 + 0.004 * np.arange(8)
-    rows = rows.assign(low=rows["mean"] - 0.05, high=rows["mean"] + 0.05)
-    rows = rows.assign(mean_ms=20 * 1.15 ** np.arange(8)).assign(
-        p50_ms=lambda r: r["mean_ms"], p95_ms=lambda r: 2 * r["mean_ms"]
-    )
-    figures.quality_vs_latency(rows, metric="ndcg@10", caption="Words.")
-    fig = kept["fig"]
-    boxes = [t.get_window_extent(fig._get_renderer()) for t in fig.axes[0].texts if t.get_text()]
-    assert len(boxes) == 8
-    shared = sum(figures._shared(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
-    assert shared < 0.02 * sum(box.width * box.height for box in boxes)
+def test_the_price_figure_tells_engines_by_colour_chunkers_by_shape_and_joins_depths():
+    rows = pd.DataFrame({
+        "system": ["a/x", "a/x", "b/y"], "engine": ["x", "x", "y"], "chunker": ["a", "a", "b"], "depth": [0, 10, 0],
+        "metric": "rr", "mean": [0.5, 0.6, 0.7], "low": 0.4, "high": 0.8, "mean_ms": [2.0, 9.0, 4.0], "p50_ms": [2.0, 8.0, 4.0],
+        "p95_ms": [3.0, 12.0, 5.0],
+    })  # fmt: skip
+    html = figures.quality_vs_latency(rows, metric="rr", caption="Words.")._repr_html_()
+    assert "a/x depth 10 0.60" in html and html.count("--le-series-1") > 1 and "--le-series-2" in html
+    assert figures.quality_vs_latency(rows.drop(columns=["depth"]).iloc[1:], metric="rr", caption="Words.").alt
+    with pytest.raises(BadInput, match="above 0 ms"):
+        figures.quality_vs_latency(rows.assign(mean_ms=0.0), metric="rr", caption="Words.")
 
 
 def test_empty_classes_of_a_categorical_column_are_shown():

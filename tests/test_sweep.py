@@ -228,7 +228,7 @@ def test_by_question_shows_ranks_and_states(engines):
     outcome = sweep.run(systems, QUERIES, engines, repeats=1)
     graded = sweep.grade_all(outcome.hits, systems, QUERIES, ["chunk/contains"], engines)
     rows = views.by_question(graded, QUERIES[1:], "chunk/contains", ["sentence/bm25"]).set_index("query_id")
-    assert rows["sentence/bm25"].to_dict() == {"q2": "1", "q3": "unanswerable", "q4": "missed"}
+    assert list(rows["sentence/bm25"].items()) == [("q4", "missed"), ("q2", "1")], "missed first, unanswerable left out"
 
 
 def test_one_table_keeps_strata_apart_and_depths_have_a_line_for_each():

@@ -406,10 +406,10 @@ def tidy(notebook, step: Step):
         if cell.cell_type == "code":
             cell.outputs = [out for out in cell.outputs if not (out.output_type == "stream" and out.name == "stderr")]
             if "injected-parameters" in cell.metadata.get("tags", []):
-                lines = [
-                    f"{name} = {pformat(value, width=76, sort_dicts=False)}" for name, value in step.parameters.items()
-                ]
-                cell.source = "\n".join(["# Parameters of this run", *lines])
+                all_of_them = defaults(notebook, step.notebook) | step.parameters
+                shown = {name: value for name, value in all_of_them.items() if name not in (*PLUMBING, "quotes")}
+                lines = [f"{name} = {pformat(value, width=76, sort_dicts=False)}" for name, value in shown.items()]
+                cell.source = "\n".join(["# Parameters of this run, defaults among them", *lines])
     notebook.metadata["localeval"]["content"] = content_digest(notebook)
     return notebook
 

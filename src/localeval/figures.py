@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -308,7 +309,7 @@ def forest(
     rows = _rows(rows, "forest", f"system mean low high {group or ''}", metric=metric)
     _once(rows, "forest", ["system", group] if group else ["system"])
     blocks = list(rows.groupby(group, sort=False)) if group else [("", rows)]
-    texts = interval(rows["mean"], rows["low"], rows["high"], ".2f" if reference is None else "+.2f")
+    texts = interval(rows["mean"], rows["low"], rows["high"], ".2f" if reference is None else "+.3f")
     labels, positions, headings = [], [], []
     for name, block in blocks:
         if group:
@@ -394,32 +395,42 @@ def quality_vs_latency(
     budget_ms: float | None = None,
     alt: str | None = None,
 ) -> Figure:
-    """What quality costs in time: mean latency on a log axis against mean quality, one labelled point a system.
+    """What quality costs in time: mean latency on a log axis against mean quality, one point a system.
 
-    rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. The horizontal bar runs from P50 to P95; the mean may lie
-    outside it. budget_ms: where to draw the latency budget.
+    rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. engine: a column that gives the colour. chunker: one that gives the
+    shape. depth: one whose values are written at the points, which a line then joins. The horizontal bar runs from P50 to P95;
+    the mean may lie outside it. budget_ms: where to draw the latency budget.
     """
     rows = _rows(rows, "quality_vs_latency", "system mean low high mean_ms p50_ms p95_ms", metric=metric)
-    _once(rows, "quality_vs_latency", ["system"])
+    _once(rows, "quality_vs_latency", ["system", "depth"] if "depth" in rows else ["system"])
     rows = rows.dropna(subset=["mean", "mean_ms"])
     if rows.empty or (rows[["mean_ms", "p50_ms"]] <= 0).any(axis=None):
         raise BadInput("quality_vs_latency: needs systems with a quality and a latency above 0 ms")
+    groups = [name for name in ("engine", "chunker") if name in rows.columns] or ["system"]
+    colour = dict(zip(rows[groups[0]].unique(), itertools.cycle(COLOURS)))
+    shape = dict(zip(rows[groups[-1]].unique(), itertools.cycle(MARKERS)))
     with theme():
         fig, ax = _canvas(4.2)
-        ax.hlines(rows["mean"], rows["p50_ms"], rows["p95_ms"], color=COLOURS[0], linewidth=1.6, alpha=0.75)
-        ax.vlines(rows["mean_ms"], rows["low"], rows["high"], color=MUTED, linewidth=1)
-        ax.plot(rows["mean_ms"], rows["mean"], "o", color=COLOURS[0], markeredgecolor=PAPER, markersize=8)
+        for key, part in rows.groupby(groups, sort=False):
+            own, marker = colour[key[0]], shape[key[-1]]
+            ax.hlines(part["mean"], part["p50_ms"], part["p95_ms"], color=own, linewidth=1.4, alpha=0.7)
+            ax.vlines(part["mean_ms"], part["low"], part["high"], color=own, linewidth=1, alpha=0.7)
+            style = {"color": own, "marker": marker, "markeredgecolor": PAPER, "label": ", ".join(key)}
+            ax.plot(part["mean_ms"], part["mean"], linestyle="-" if "depth" in part else "", linewidth=1, **style)
+            for row in part.to_dict("records") if "depth" in part else ():
+                _note(ax, f"{row['depth']:g}", (row["mean_ms"], row["mean"]), (5, 5), own, ha="left", va="bottom")
         _milliseconds(ax, rows, budget_ms)
         ax.set_xlabel("latency in milliseconds, log scale (dot: mean, bar: P50 to P95)")
         ax.set_ylabel(metric)
         ax.grid(True)
         ax.margins(y=0.12)
-        _place_labels(fig, ax, rows)
+        _legend(fig, ax)
     said = interval(rows["mean"], rows["low"], rows["high"]) + _latency_text(rows)
     start = f"Scatter plot of {metric} against latency. "
     if budget_ms is not None:
         start += f"Budget {budget_ms:,.0f} ms. "
-    return Figure(fig, alt=alt or f"{start}{_listing(rows['system'], said, rows['mean'])}.", caption=caption)
+    names = rows["system"] + rows["depth"].map(" depth {:g}".format) if "depth" in rows else rows["system"]
+    return Figure(fig, alt=alt or f"{start}{_listing(names, said, rows['mean'])}.", caption=caption)
 
 
 def _latency_text(rows: pd.DataFrame) -> pd.Series:
@@ -428,7 +439,7 @@ def _latency_text(rows: pd.DataFrame) -> pd.Series:
 
 
 def _milliseconds(ax, rows: pd.DataFrame, budget_ms: float | None) -> None:
-    """A log axis whose ticks read `1`, `10`, `1,000`, with room left and right for labels."""
+    """A log axis whose ticks read `1`, `10`, `1,000`, with a little room left and right."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     ax.set_xscale("log")
@@ -436,80 +447,12 @@ def _milliseconds(ax, rows: pd.DataFrame, budget_ms: float | None) -> None:
     if budget_ms is not None:
         ends = [min(ends[0], budget_ms), max(ends[1], budget_ms)]
         _vertical(ax, budget_ms, COLOURS[1], f"budget {budget_ms:,.0f} ms", ha="center")
-    room = max((ends[1] / ends[0]) ** 0.12, 1.6)
+    room = max((ends[1] / ends[0]) ** 0.05, 1.15)
     ax.set_xlim(ends[0] / room, ends[1] * room)
-    if ends[1] * room < 30 * ends[0] / room:  # too few powers of ten to read a value from
+    if ends[1] < 200 * ends[0]:  # too few powers of ten to read a value from
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     _thousands(ax.xaxis)
     ax.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _place_labels(fig, ax, rows: pd.DataFrame) -> None:
-    """Writes each system's name where it covers least: of some places around its point, the first that is free.
-
-    The order of the frame decides, so the same frame gives the same picture.
-    """
-    fig.draw_without_rendering()
-    renderer = fig._get_renderer()
-    points = ax.transData.transform(rows[["mean_ms", "mean"]].to_numpy())
-    taken = [_box(x, y, x, y, 6) for x, y in points] + _bars(ax, rows)
-    frame = ax.get_window_extent(renderer)
-    for name, *point in rows[["system", "mean_ms", "mean"]].itertuples(index=False):
-        choices = []
-        for order, (offset, ha, va) in enumerate(PLACES):
-            label = _note(ax, name, point, offset, ha=ha, va=va)
-            box = label.get_window_extent(renderer).padded(1)
-            outside = box.width * box.height - _shared(box, frame)
-            choices.append((sum(_shared(box, other) for other in taken) + 3 * outside, order, label, box))
-            label.set_visible(False)
-        _, order, label, box = min(choices, key=lambda choice: choice[:2])
-        for choice in choices:
-            if choice[2] is not label:
-                choice[2].remove()
-        label.set_visible(True)
-        taken.append(box)
-        if order >= NEAR:  # far from its point: a thin line says whose label it is
-            thin = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 5}
-            _note(ax, "", point, PLACES[order][0], arrowprops=thin)
-
-
-NEAR = 6  # so many of the places lie right beside the point
-PLACES = (
-    ((8, 6), "left", "bottom"),
-    ((-8, 6), "right", "bottom"),
-    ((8, -6), "left", "top"),
-    ((-8, -6), "right", "top"),
-    ((0, 9), "center", "bottom"),
-    ((0, -9), "center", "top"),
-    *(
-        ((across * x, up * y), "left" if across > 0 else "right", "bottom" if up > 0 else "top")
-        for x, y in ((16, 20), (20, 36))
-        for up in (1, -1)
-        for across in (1, -1)
-    ),
-)
-
-
-def _box(x0: float, y0: float, x1: float, y1: float, pad: float):
-    from matplotlib.transforms import Bbox
-
-    return Bbox.from_extents(x0 - pad, y0 - pad, x1 + pad, y1 + pad)
-
-
-def _bars(ax, rows: pd.DataFrame) -> list:
-    """The latency and quality bars of every point as thin boxes, in display units."""
-    boxes = []
-    for row in rows.itertuples(index=False):
-        across, up = [(row.p50_ms, row.mean), (row.p95_ms, row.mean)], [(row.mean_ms, row.low), (row.mean_ms, row.high)]
-        for (x0, y0), (x1, y1) in map(ax.transData.transform, (across, up)):
-            boxes.append(_box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1), 1.5))
-    return boxes
-
-
-def _shared(box, other) -> float:
-    width = min(box.x1, other.x1) - max(box.x0, other.x0)
-    height = min(box.y1, other.y1) - max(box.y0, other.y0)
-    return max(0.0, width) * max(0.0, height)
 
 
 def page_classes(pages: pd.DataFrame, documents: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:

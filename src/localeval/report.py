@@ -73,12 +73,14 @@ def table(
     formats: Mapping[str, str | Callable] | None = None,
     states: Iterable[str] | None = None,
     sortable: bool = True,
+    folded: str = "",
 ) -> Table:
     """A frame as an HTML table whose first column names the rows.
 
     formats: column to format spec or function; integers default to `,d`, floats to `.3f`. states: columns whose words
     are shown as chips; by default every column that holds nothing but known states. What is not defined shows as a
-    dash. A named index becomes columns, an unnamed one is left out.
+    dash. A named index becomes columns, an unnamed one is left out. folded: the line that
+    opens a long table, which is shut until somebody wants it.
     """
     require_text("table", caption=caption)
     if frame.columns.nlevels > 1 or frame.columns.has_duplicates:
@@ -97,11 +99,13 @@ def table(
     head = "".join(f'<th scope="col" class="{kinds[name]}">{escape(heading(name))}</th>' for name in columns)
     body = "\n".join(_row([cells[name][i] for name in columns], kinds.values()) for i in range(len(frame)))
     html = (
-        '<div class="le-own le-scroll" role="group" tabindex="0" aria-label="Table, scrolls sideways when wide">\n'
+        f'<div class="le-own le-scroll" role="group" tabindex="0" aria-label="Table: {escape(caption[:120])}">\n'
         f'<table class="le-table{" le-sortable" if sortable and len(frame) > 1 else ""}">\n'
         f'<caption><span class="le-caption">{escape(caption)}</span></caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
+    if folded:
+        html = f'<details class="le-own">\n<summary>{escape(folded)}</summary>\n{html}\n</details>'
     return Table(html, caption, len(frame))
 
 

@@ -160,7 +160,7 @@ def read_csv(path: Path) -> pd.DataFrame:
 def read_reported(path: Path) -> pd.DataFrame:
     """Figures that a source reported: a .csv as it is, first column the name of the row. Not checked, and never mixed with ours."""
     try:
-        return pd.read_csv(path)
+        return pd.read_csv(path, dtype=str, keep_default_na=False)
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file; 'reported' must name a .csv of reported figures") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):

@@ -9,7 +9,7 @@ from itertools import product
 import pandas as pd
 
 from localeval import figures, stats
-from localeval.figures import interval
+from localeval.figures import interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
@@ -131,7 +131,10 @@ def stratum(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
 def by_stratum(summary: pd.DataFrame, rule: str, metric: str) -> pd.DataFrame:
     """One metric of every system for each origin of questions, with interval and n; strata stand side by side, never pooled."""
     part = summary[(summary["rule"] == rule) & (summary["metric"] == metric)]
-    text = interval(part["mean"], part["low"], part["high"]) + part["n"].map(" (n = {})".format)
+    text = interval(part["mean"], part["low"], part["high"]) + part["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
+    text += part["n"].map(" (n = {})".format)
     cells = part.assign(text=text).pivot(index="system", columns="origin", values="text")
     return cells.reindex(dict.fromkeys(part["system"])).rename_axis(columns=None).reset_index()
 
@@ -174,17 +177,32 @@ def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.Dat
 def by_question(
     graded: dict[tuple[str, str], list[Graded]], queries, rule: str, systems: Sequence[str]
 ) -> pd.DataFrame:
-    """Rank of the first hit that counts, a row a question and a column a system; in its place the state of a question that has none.
+    """Rank of the first hit that counts, a row an answerable question and a column a system; most missed questions first.
 
-    "missed": some unit could have counted, and none of the hits kept does.
+    In place of a rank stands "missed" where some unit could have counted and none of the hits kept does, else the state.
     """
-    rows = {query.query_id: {"question": query.text} for query in queries}
+    rows = {query.query_id: {"question": query.text} for query in queries if query.answerable}
     for system in systems:
         for one in (one for one in graded[system, rule] if one.query_id in rows):
             ranks = [rank for rank, gain in one.gains if gain > 0]
             rows[one.query_id][system] = str(ranks[0]) if ranks else "missed" if one.status == "scored" else one.status
-    frame = pd.DataFrame.from_dict(rows, orient="index")
-    return frame.rename_axis("query_id").reset_index()
+    frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("query_id").reset_index()
+    return frame.loc[
+        frame.map(lambda cell: cell == "missed").sum(axis=1).sort_values(ascending=False, kind="stable").index
+    ]
+
+
+def priced(summary: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
+    """Quality beside latency, one row a system, with its chunker and its engine as columns; the random arm is left out."""
+    rows = summary.merge(totals, on="system", suffixes=("", "_samples"))
+    parts = rows["system"].str.partition("/")
+    rows = rows.assign(chunker=parts[0], engine=parts[2])
+    return rows[rows["engine"] != "random"]
+
+
+def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
+    """Of the rows of `decisions.abstention`, in their order, the first of each base system, whatever reranks it."""
+    return useful[~useful["system"].str.partition("+")[0].duplicated()]
 
 
 def differences(
@@ -208,7 +226,7 @@ def differences(
                 "candidate − baseline": f"{row['candidate']} − {row['baseline']}",
                 "measure": f"{row['metric']}, {row['rule']}",
                 "questions": row["origin"],
-                "difference": interval(row["delta"], row["low"], row["high"], "+.2f"),
+                "difference": interval(row["delta"], row["low"], row["high"], "+.3f"),
                 "n": row["n"],
                 **{name: named[name] for name in columns},
             }
@@ -254,11 +272,26 @@ def present(wanted: Sequence[str], summary: pd.DataFrame) -> list[str]:
 
 def abstention(useful: pd.DataFrame) -> pd.DataFrame:
     """The table of `decisions.abstention` with intervals in one cell each."""
-    frame = useful[["system", "signal", "n", "unanswerable", "correct"]].copy()
+    frame = useful[["system", "signal"]].copy()
     frame["AURC"] = interval(useful["aurc"], useful["aurc_low"], useful["aurc_high"])
-    frame[["random", "oracle", "gained"]] = useful[["aurc_random", "aurc_oracle", "gained"]]
     frame["AUROC"] = interval(useful["auroc"], useful["auroc_low"], useful["auroc_high"])
+    frame[["gained", "AURC random", "AURC oracle", "correct"]] = useful[
+        ["gained", "aurc_random", "aurc_oracle", "correct"]
+    ]
     return frame.assign(signal=frame["signal"].str.replace("_", " "))
+
+
+def auroc(row: pd.Series) -> str:
+    """AUROC with its interval for prose; in words where there is no unanswerable question, or no answerable one."""
+    return "not defined" if pd.isna(row["auroc"]) else interval(row["auroc"], row["auroc_low"], row["auroc_high"])
+
+
+def auroc_best(useful: pd.DataFrame) -> str:
+    """The highest AUROC of `decisions.abstention` with its signal and system, for prose."""
+    if useful["auroc"].isna().all():
+        return "not defined"
+    row = useful.loc[useful["auroc"].idxmax()]
+    return f"{auroc(row)} for {row['signal'].replace('_', ' ')} of {row['system']}"
 
 
 def slug(*parts: str) -> str:
@@ -268,7 +301,7 @@ def slug(*parts: str) -> str:
 
 def span(low: float, high: float, spec: str = ".2f", undefined: str = "no variation") -> str:
     """ "0.52 to 0.85" for prose; in words where the bounds are not defined."""
-    return undefined if pd.isna(low) or pd.isna(high) else f"{low:{spec}} to {high:{spec}}"
+    return undefined if pd.isna(low) or pd.isna(high) else minus(f"{low:{spec}} to {high:{spec}}")
 
 
 def publish_quotes(summary: pd.DataFrame, quotes: Sequence[Sequence[str]], origin: str) -> None:
@@ -297,7 +330,7 @@ def publish_comparisons(comparisons: pd.DataFrame) -> None:
     """Glues difference, interval, adjusted p and verdict of the designated comparisons, numbered from 1."""
     for number, row in enumerate(comparisons.to_dict("records"), 1):
         if row["n"]:
-            publish(f"comparison_{number}__delta", row["delta"])
+            publish(f"comparison_{number}__delta", minus(f"{row['delta']:+.2f}"))
             publish(f"comparison_{number}__p_adjusted", p_text(row["p_adjusted"]))
             publish(f"comparison_{number}__interval", span(row["low"], row["high"], "+.2f"))
         publish(f"comparison_{number}__verdict", row["verdict"].replace("_", " "))
