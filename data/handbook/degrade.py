@@ -1,0 +1,330 @@
+"""Damaged twins of some handbook pages: scans at four levels of damage, as bare images and with an OCR layer.
+
+    python data/handbook/degrade.py [--check] [--ocr]
+
+    twins/pdf/original/<document>.pdf        the pages as they were typeset: what the twins are made of
+    twins/pdf/image/<level>/<document>.pdf   the same pages as images, without any text
+    twins/pdf/ocr/<level>/<document>.pdf     the images over the words that an OCR engine read on them, invisible
+    twins/ocr/<level>/<document>.tsv         those words, one a row, in the order in which the engine read them
+    twins/ocr/engine.txt                     the engine that read them
+    twins/fidelity.csv                       how much of the original the words of each page kept
+
+The PDFs are built from the originals and the words, byte for byte the same each time, so that no OCR engine is needed.
+`--ocr` starts over: it takes the pages from `corpus/` and has them read by Tesseract, if that is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unicodedata
+from collections import Counter
+from dataclasses import astuple, dataclass, fields
+from itertools import groupby, product
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pymupdf
+from PIL import Image, ImageFilter
+
+from localeval import pdf
+
+HERE = Path(__file__).parent
+TWINS = HERE / "twins"
+# Page indices from 0. In this order: one column, two columns, tables.
+PAGES = {"drinking-water": (2, 6), "calendars": (7, 8), "home-food-safety": (3, 8)}
+INK, PAPER, CUT = 30, 235, 165  # grey values, 0 is black: ink, paper, and where a black-and-white scanner divides them
+ENGINE = "tesseract"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What a scanner does to a page, in the order in which it is done.
+
+    dpi: dots an inch. skew: degrees, to either side. blur: standard deviation of a Gaussian, in dots. noise: standard
+    deviation in grey values of 256. dust: share of dots that turn to ink or paper. quality: of the JPEG, from 1 to 95; 0
+    stores one bit a dot.
+    """
+
+    dpi: int
+    skew: float
+    blur: float
+    noise: float
+    dust: float
+    quality: int
+
+
+LEVELS = {
+    "clean": Damage(dpi=150, skew=0.0, blur=0.5, noise=0, dust=0.0, quality=24),
+    "light": Damage(dpi=150, skew=0.5, blur=0.6, noise=8, dust=0.0, quality=18),
+    "medium": Damage(dpi=150, skew=1.0, blur=0.6, noise=18, dust=0.002, quality=0),
+    "heavy": Damage(dpi=120, skew=1.5, blur=0.7, noise=14, dust=0.0015, quality=14),
+}
+
+
+class Word(NamedTuple):
+    """A word as the engine read it. page: index from 0; line: number on the page; the box in points from the top left
+    corner; confidence: the engine's own, from 0 to 100."""
+
+    page: int
+    line: int
+    left: float
+    top: float
+    right: float
+    bottom: float
+    confidence: float
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """How much of one original page its OCR words keep. One row of fidelity.csv.
+
+    Text is compared in NFKC, split at white space. Precision, recall and F1 count words as multisets, whatever their order.
+    Character error rates are edit distances (insertions, deletions, replacements) over the characters of the original,
+    words joined by one space, the original in the order in which `localeval.pdf` reads it. `cer`: against the words in the
+    engine's order. `cer_as_read`: against what `localeval.pdf` reads from the twin, so wrong order counts as error too.
+    """
+
+    document: str
+    level: str
+    page: int  # index from 0, in the twin
+    source_page: int  # and in the document of corpus/
+    source_words: int
+    ocr_words: int
+    precision: float
+    recall: float
+    f1: float
+    cer: float
+    cer_as_read: float
+    confidence: float  # mean of the engine's confidence in its words, from 0 to 100
+
+
+def original(stem: str) -> bytes:
+    """The chosen pages of a document of `corpus/`, with their page labels."""
+    source, target = pymupdf.open(HERE / "corpus" / f"{stem}.pdf"), pymupdf.open()
+    for page in PAGES[stem]:
+        target.insert_pdf(source, from_page=page, to_page=page)
+    target.set_page_labels(
+        [{"startpage": n, "style": "D", "firstpagenum": int(source[p].get_label())} for n, p in enumerate(PAGES[stem])]
+    )
+    target.set_metadata({"title": source.metadata["title"]})
+    return target.tobytes(garbage=4, deflate=True, no_new_id=True)
+
+
+def scan(page: pymupdf.Page, damage: Damage, seed: list[int]) -> bytes:
+    """The image of a damaged page: a grey JPEG, or a PNG of one bit a dot. The same seed gives the same bytes."""
+    drawn, rng = page.get_pixmap(dpi=damage.dpi, colorspace=pymupdf.csGRAY), np.random.default_rng(seed)
+    image = Image.frombytes("L", (drawn.width, drawn.height), drawn.samples)
+    image = image.rotate(damage.skew * rng.choice([-1, 1]), Image.Resampling.BICUBIC, fillcolor=255)
+    grey = np.asarray(image.filter(ImageFilter.GaussianBlur(damage.blur)), float)
+    grey = INK + grey * (PAPER - INK) / 255 + rng.normal(0, damage.noise, grey.shape)
+    dust = rng.random(grey.shape)
+    grey[dust < damage.dust / 2], grey[dust > 1 - damage.dust / 2] = INK, PAPER
+    image, file = Image.fromarray(grey.round().clip(0, 255).astype(np.uint8)), io.BytesIO()
+    if damage.quality:
+        image.save(file, "JPEG", quality=damage.quality)
+    else:
+        Image.fromarray(np.asarray(image) >= CUT).save(file, "PNG")
+    return file.getvalue()
+
+
+def scans(stem: str, level: str, pages: pymupdf.Document) -> list[bytes]:
+    """The images of a twin's pages; each page of each twin has its own seed."""
+    place = list(LEVELS).index(level), list(PAGES).index(stem)
+    return [scan(page, LEVELS[level], [*place, page.number]) for page in pages]
+
+
+def recognise(image: bytes, page: int, dpi: int) -> list[Word]:
+    """The words that the engine finds on the image."""
+    command = [ENGINE, "stdin", "stdout", "--dpi", str(dpi), "-l", "eng", "tsv"]
+    one_thread = os.environ | {"OMP_THREAD_LIMIT": "1"}
+    said = subprocess.run(command, input=image, env=one_thread, capture_output=True, check=True).stdout.decode()
+    rows = csv.DictReader(io.StringIO(said), dialect="excel-tab", quoting=csv.QUOTE_NONE)
+    rows = [row for row in rows if row["level"] == "5" and row["text"].strip()]
+    words = []
+    for line, (_, group) in enumerate(groupby(rows, key=itemgetter("block_num", "par_num", "line_num"))):
+        for row in group:
+            left, top, width, height = (int(row[side]) * 72 / dpi for side in ("left", "top", "width", "height"))
+            box = (round(side, 1) for side in (left, top, left + width, top + height))
+            words.append(Word(page, line, *box, round(float(row["conf"]), 1), row["text"].strip()))
+    return words
+
+
+def write_words(words: list[Word]) -> str:
+    return "".join("\t".join(map(str, row)) + "\n" for row in [Word._fields, *words])
+
+
+def read_words(text: str) -> list[Word]:
+    rows = (line.split("\t") for line in text.splitlines()[1:])
+    return [Word(int(page), int(line), *map(float, numbers), word) for page, line, *numbers, word in rows]
+
+
+# A font without glyphs, as OCR programs use it: codes are UTF-16, each half an em wide.
+OCR_FONT = (
+    "<</Type/Font/Subtype/Type0/BaseFont/GlyphLessFont/Encoding/Identity-H/DescendantFonts[{} 0 R]/ToUnicode {} 0 R>>",
+    "<</Type/Font/Subtype/CIDFontType2/BaseFont/GlyphLessFont/CIDToGIDMap/Identity/DW 500/FontDescriptor {} 0 R"
+    "/CIDSystemInfo<</Registry(Adobe)/Ordering(Identity)/Supplement 0>>>>",
+    "<</Type/FontDescriptor/FontName/GlyphLessFont/Flags 5/FontBBox[0 -200 500 800]/Ascent 800/Descent -200/CapHeight 700"
+    "/ItalicAngle 0/StemV 80>>",
+)
+TO_UNICODE = b"""/CIDInit /ProcSet findresource begin 12 dict begin begincmap
+/CIDSystemInfo << /Registry (Adobe) /Ordering (UCS) /Supplement 0 >> def /CMapName /Adobe-Identity-UCS def /CMapType 2 def
+1 begincodespacerange <0000> <FFFF> endcodespacerange
+1 beginbfrange <0000> <FFFF> <0000> endbfrange
+endcmap CMapName currentdict /CMap defineresource pop end end"""
+
+
+def twin(images: list[bytes], pages: pymupdf.Document, words: list[Word] | None = None) -> bytes:
+    """A PDF of the images on pages of the same size and labels, with the words as invisible text at their boxes."""
+    book = pymupdf.open()
+    font = add_font(book) if words is not None else 0
+    for image, like in zip(images, pages, strict=True):
+        page = book.new_page(width=like.rect.width, height=like.rect.height)
+        page.insert_image(page.rect, stream=image)
+        if font:
+            here = [word for word in words if word.page == page.number]
+            resources = int(book.xref_get_key(page.xref, "Resources")[1].split()[0])
+            book.xref_set_key(resources, "Font", f"<</Words {font} 0 R>>")
+            contents = page.get_contents()[-1]
+            book.update_stream(contents, book.xref_stream(contents) + hidden(here, page.rect.height))
+    book.set_page_labels(pages.get_page_labels())
+    return book.tobytes(garbage=3, deflate=True, no_new_id=True)
+
+
+def add_font(book: pymupdf.Document) -> int:
+    whole, face, metrics, unicode = (book.get_new_xref() for _ in range(4))
+    for xref, source in zip((whole, face, metrics), OCR_FONT, strict=True):
+        book.update_object(xref, source.format(*((face, unicode) if xref == whole else (metrics,))))
+    book.update_object(unicode, "<<>>")
+    book.update_stream(unicode, TO_UNICODE)
+    return whole
+
+
+def hidden(words: list[Word], height: float) -> bytes:
+    """Drawing operators: each word as wide as its box, on a straight line through the feet of the words of its line."""
+    parts = ["\nBT 3 Tr"]
+    for _, group in groupby(words, key=lambda word: word.line):
+        line = list(group)
+        size = float(np.median([word.bottom - word.top for word in line]))
+        left, foot = (np.array([getattr(word, side) for word in line]) for side in ("left", "bottom"))
+        slope = np.polyfit(left, foot, 1)[0] if len(line) > 2 else 0.0
+        feet = np.median(foot - slope * left) + slope * left - 0.2 * size
+        for word, y in zip(line, feet, strict=True):
+            codes = word.word.encode("utf-16-be")
+            stretch = 100 * (word.right - word.left) / (len(codes) / 2 * size / 2)
+            parts.append(
+                f"/Words {size:.2f} Tf {stretch:.2f} Tz 1 0 0 1 {word.left:.2f} {height - y:.2f} Tm <{codes.hex()}0020> Tj"
+            )
+    return "\n".join([*parts, "ET"]).encode()
+
+
+def fidelity(stem: str, level: str, words: list[Word], source: Path, twin: Path) -> list[Fidelity]:
+    rows = []
+    for page, (before, after) in enumerate(zip(page_words(source), page_words(twin), strict=True)):
+        found = [word for word in words if word.page == page]
+        kept = " ".join(word.word for word in found)
+        seen = unicodedata.normalize("NFKC", kept).split()
+        shared = (Counter(before) & Counter(seen)).total()
+        shares = shared / max(1, len(seen)), shared / len(before), 2 * shared / (len(before) + len(seen))
+        truth = " ".join(before)
+        errors = (edit_distance(truth, " ".join(text)) / len(truth) for text in (seen, after))
+        confidence = sum(word.confidence for word in found) / max(1, len(found))
+        figures = (round(value, 4) for value in (*shares, *errors, confidence))
+        rows.append(Fidelity(stem, level, page, PAGES[stem][page], len(before), len(seen), *figures))
+    return rows
+
+
+def page_words(path: Path) -> list[list[str]]:
+    """The words of each page in the order in which the project reads them."""
+    document, layout = pdf.read(path, path.name)
+    return [unicodedata.normalize("NFKC", document.text[page.start : page.end]).split() for page in layout.pages]
+
+
+def edit_distance(a: str, b: str) -> int:
+    """The fewest insertions, deletions and replacements of characters that turn one text into the other."""
+    codes = np.array(list(map(ord, b)), int)
+    steps = row = np.arange(len(b) + 1)
+    for number, char in enumerate(a, 1):
+        best = np.minimum(row[1:] + 1, row[:-1] + (codes != ord(char)))
+        row = np.minimum.accumulate(np.concatenate([[number], best]) - steps) + steps  # insertions, left to right
+    return int(row[-1])
+
+
+def build(folder: Path) -> None:
+    """Writes below the folder all that follows from the originals and the words."""
+    rows = []
+    for stem, level in product(PAGES, LEVELS):
+        source, name = TWINS / "pdf" / "original" / f"{stem}.pdf", Path(level) / f"{stem}.pdf"
+        pages = pymupdf.open(source)
+        images = scans(stem, level, pages)
+        words = read_words((TWINS / "ocr" / level / f"{stem}.tsv").read_text(encoding="utf-8"))
+        for form, layer in (("image", None), ("ocr", words)):
+            write(folder / "pdf" / form / name, twin(images, pages, layer))
+        rows += fidelity(stem, level, words, source, folder / "pdf" / "ocr" / name)
+    lines = [[field.name for field in fields(Fidelity)], *map(astuple, rows)]
+    write(folder / "fidelity.csv", "".join(",".join(map(str, line)) + "\n" for line in lines).encode())
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def read_again() -> None:
+    """Takes the originals from `corpus/` and has the engine read all their scans."""
+    if not shutil.which(ENGINE):
+        sys.exit(f"{ENGINE} is not installed, so nothing was read again; without --ocr the committed words are used")
+    version = subprocess.run([ENGINE, "--version"], capture_output=True, check=True, text=True).stdout.splitlines()[0]
+    write(TWINS / "ocr" / "engine.txt", f"{version}, language eng\n".encode())
+    for stem in PAGES:
+        write(TWINS / "pdf" / "original" / f"{stem}.pdf", source := original(stem))
+        for level, damage in LEVELS.items():
+            images = scans(stem, level, pymupdf.open(stream=source))
+            words = [word for page, image in enumerate(images) for word in recognise(image, page, damage.dpi)]
+            write(TWINS / "ocr" / level / f"{stem}.tsv", write_words(words).encode())
+
+
+def differences(folder: Path) -> list[str]:
+    """Files below the folder that are not the same in `twins/`."""
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return [
+        str(name)
+        for name in names
+        if not (TWINS / name).is_file() or (TWINS / name).read_bytes() != (folder / name).read_bytes()
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="build damaged twins of some pages of corpus/*.pdf")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a twin differs")
+    parser.add_argument("--ocr", action="store_true", help=f"first take the pages anew and read them with {ENGINE}")
+    options = parser.parse_args()
+    if options.ocr and options.check:
+        parser.error("--check writes nothing, and --ocr does; choose one")
+    if options.ocr:
+        read_again()
+    if not options.check:
+        build(TWINS)
+        return 0
+    for stem in PAGES:
+        if original(stem) != (TWINS / "pdf" / "original" / f"{stem}.pdf").read_bytes():
+            print(f"note: corpus/{stem}.pdf has changed since its twins were made; --ocr takes its pages anew")
+    with tempfile.TemporaryDirectory() as folder:
+        build(Path(folder))
+        stale = differences(Path(folder))
+    if stale:
+        print(f"not what is built: {', '.join(stale)}; run python data/handbook/degrade.py", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
