@@ -147,6 +147,7 @@ FAULTS = {
     ),
     "in its output: /tmp/x/plot.py": lambda n: stream(n, "warning at /tmp/x/plot.py:3"),
     "in its output: C:\\Users": lambda n: show(n, **{"text/html": "<p>C:\\Users\\ann</p>"}),
+    "in its output: D:/Users": lambda n: stream(n, "read D:/Users/ann/tea.md\n"),
     "in its output: file:///srv": lambda n: show(n, **{"text/html": '<a href="file:///srv/x">x</a>'}),
     "in the metadata: /opt/": lambda n: n.metadata.update(papermill={"input_path": "/opt/localeval/a.ipynb"}),
     "cell 1: an absolute path in its metadata": lambda n: n.cells[0].metadata.update(source="/Users/ann/a.md"),

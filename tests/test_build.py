@@ -273,6 +273,55 @@ def test_a_broken_notebook_leaves_nothing_half_written(project):
     assert left == ["10_ingest", "10_ingest.ipynb"], "what was finished is kept, nothing else is visible"
 
 
+def test_a_crash_names_its_cell_and_no_page_shows_it(project):
+    source = project / "notebooks/10_ingest.ipynb"
+    notebook = nbformat.read(source, as_version=4)
+    notebook.cells.insert(-1, nbformat.v4.new_code_cell("1 / 0"))
+    nbformat.write(notebook, source)
+    with pytest.raises(RuntimeError, match=r"notebooks/10_ingest.ipynb cell \d+: ZeroDivisionError: division by zero"):
+        build.run(project, "toy", say=lambda text: None)
+    left = [path.name for path in (project / "runs/toy/base").glob("*.ipynb")]
+    assert left == ["10_ingest.failed.ipynb"], "the trace, for whoever mends it"
+    assert not list(build.stage(project, project / "stage").rglob("*.ipynb"))
+
+
+def test_a_page_that_never_ran_is_no_result(project, monkeypatch):
+    """papermill writes its output file first; without the kernel nothing in it was executed."""
+    from jupyter_client.kernelspec import NoSuchKernel
+
+    def execute(source, output, **options):
+        shutil.copy(source, output)
+        raise NoSuchKernel("python3")
+
+    monkeypatch.setattr("papermill.execute_notebook", execute)
+    with pytest.raises(NoSuchKernel):
+        build.run(project, "toy", say=lambda text: None)
+    assert not list((project / "runs").rglob("*.ipynb"))
+
+
+def test_backslashes_in_a_parameter_stay_as_they_are():
+    from papermill.parameterize import parameterize_notebook
+
+    path = r"C:\Users\user1\new"
+    assert build.parse_overrides({"corpus": path}, {"10_ingest": {"corpus": ""}}) == {"corpus": path}
+    cells = [nbformat.v4.new_code_cell("corpus = ''", metadata={"tags": ["parameters"]})]
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    plain = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "papermill": {}})
+    injected = parameterize_notebook(plain, {"corpus": path}, kernel_name="python3", language="python")
+    shown = build.tidy(nbformat.from_dict(injected), build.Step("toy", "10_ingest", {"corpus": path}, (), ""))
+    for notebook in (injected, shown):
+        (cell,) = [cell for cell in notebook.cells if "injected-parameters" in cell.metadata.tags]
+        exec(cell.source, values := {})
+        assert values["corpus"] == path
+
+
+def test_the_project_is_found_from_any_folder_inside(project, monkeypatch):
+    monkeypatch.delenv("LOCALEVAL_ROOT")
+    assert tables.find_root(project / "data/toy/corpus") == project
+    with pytest.raises(BadInput, match="not inside a localeval project"):
+        tables.find_root(project.parent)
+
+
 def test_results_are_the_same_twice(executed, tmp_path):
     """Hits, gains and statistics of a second run in another place are identical; timings are not asked to be."""
     from conftest import make_project

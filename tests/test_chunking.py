@@ -10,6 +10,7 @@ from localeval.chunking import (
     CHUNKERS,
     _pack,
     chunk_corpus,
+    describe,
     fixed,
     indexed_text,
     section,
@@ -18,7 +19,7 @@ from localeval.chunking import (
     sentences,
 )
 from localeval.corpus import Corpus, Heading, Layout, make_document
-from localeval.records import BadInput
+from localeval.records import BadInput, Span
 
 
 def doc(text, headings=(), boilerplate=()):
@@ -52,6 +53,32 @@ def test_sentences_survive_initials_and_abbreviations():
     assert [numbered[a:b] for a, b in sentences(numbered)] == ["1. Boil it.", "2. Cool it."]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "J.R.R. Tolkien wrote it.", "A kiln of M.Ö. 300.", "Fırın için bkz. tablo.", "Siehe Abb. 4, z.B. links.",
+        "She met Anna K. Mert.",
+    ],
+)  # fmt: skip
+def test_no_sentence_ends_at_initials_or_abbreviations(text):
+    both = f"{text} It went on."
+    assert [both[a:b] for a, b in sentences(both)] == [text, "It went on."]
+
+
+def test_a_paragraph_that_comes_twice_is_two_chunks_and_is_counted():
+    paragraph = "No part of this may be copied."
+    document, layout = doc(f"{paragraph}\n\nA kiln is an oven.\n\n{paragraph}")
+    chunks = {"sentence": sentence(document, layout, max_chars=40)}
+    assert [document[unit.span] == paragraph for unit in chunks["sentence"]] == [True, False, True]
+    assert describe(chunks, Corpus((document,), {"t.md": layout}, {}))["exact_repeats"].tolist() == [1]
+
+
+@given(st.text("ab#-_/1.", min_size=1, max_size=8), st.integers(0, 99), st.integers(0, 99))
+def test_the_id_of_a_chunk_says_which_it_is(name, start, length):
+    span = Span(name, start, start + length)
+    assert Span.parse(str(span)) == span
+
+
 def test_sentence_chunks_are_verbatim():
     text = "fee ($ 200).  Dr. Ok agrees."
     chunks = sentence(*doc(text), max_chars=15)
@@ -78,11 +105,10 @@ def test_section_overlap_is_exact_and_the_limit_holds():
 
 
 def test_a_table_is_cut_between_rows():
-    rows = "\n".join(f"row {n} 7,340" for n in range(30))
-    assert all(
-        rows[a:b].startswith("row") and rows[a:b].endswith("7,340")
-        for a, b in ranges(sentence(*doc(rows), max_chars=100))
-    )
+    rows = "\n".join(f"| row {n} | 7,340 |" for n in range(30))
+    for chunker in (sentence, section):
+        cut = [rows[a:b] for a, b in ranges(chunker(*doc(rows), max_chars=100, overlap=0))]
+        assert len(cut) > 5 and all(part.startswith("| row") and part.endswith("7,340 |") for part in cut)
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "\n\n\n"])

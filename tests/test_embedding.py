@@ -96,11 +96,12 @@ def test_a_graph_that_was_changed_is_exported_again(tmp_path):
 
 
 @pytest.mark.parametrize("modes", [{"pooling_mode_max_tokens": True}, {"pooling_mode": "lasttoken"}])
-def test_a_pooling_that_only_the_reference_knows_is_refused(tmp_path, modes):
+def test_a_pooling_that_is_not_said_or_only_the_reference_knows_is_refused(tmp_path, modes):
     from localeval import onnxmodel
 
+    with pytest.raises(BadInput, match=r"1_Pooling/config.json: missing"):
+        onnxmodel._pooling(tmp_path)
     (tmp_path / "1_Pooling").mkdir()
-    assert onnxmodel._pooling(tmp_path) == "mean"
     (tmp_path / "1_Pooling/config.json").write_text(
         '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}'
     )
@@ -108,6 +109,45 @@ def test_a_pooling_that_only_the_reference_knows_is_refused(tmp_path, modes):
     (tmp_path / "1_Pooling/config.json").write_text(json.dumps(modes))
     with pytest.raises(BadInput, match="encoder: torch"):
         onnxmodel._pooling(tmp_path)
+
+
+class Echo:
+    """Stands where a model or its tokenizer would, and keeps what it was given."""
+
+    def encode(self, texts, **options):
+        self.read = list(texts)
+        return np.eye(len(self.read), dtype=np.float32)
+
+    def encode_batch(self, texts):
+        self.read = list(texts)
+        return []
+
+
+@pytest.mark.parametrize("encoder", [OnnxEmbedder, embedding.SentenceEmbedder])
+def test_each_side_is_read_with_its_own_words_before_it(encoder):
+    embedder = encoder.__new__(encoder)
+    embedder.card, echo = embedding.CARDS["e5-small"], Echo()
+    embedder._model = embedder._tokenizer = echo
+    read = embedder.encode if encoder is embedding.SentenceEmbedder else embedder._ids
+    assert (read(["tea"], "query"), echo.read)[1] == ["query: tea"]
+    assert (read(["tea"], "passage"), echo.read)[1] == ["passage: tea"]
+
+
+@pytest.mark.parametrize("change", [{"query": "q: "}, {"passage": "p: "}, {"sha256": "f" * 64}, {"name": "e5"}])
+def test_vectors_made_in_another_way_are_never_taken_from_the_cache(tmp_path, change):
+    embedder = OnnxEmbedder.__new__(OnnxEmbedder)
+    embedder.card, embedder._max_tokens = embedding.CARDS["e5-small"], 512
+    cache = embedding.VectorCache(tmp_path)
+    before = cache._path("pooled", embedder, ["tea"])
+    embedder.card = replace(embedder.card, **change)
+    assert cache._path("pooled", embedder, ["tea"]) != before
+
+
+@pytest.mark.slow
+def test_a_folder_that_does_not_say_how_it_pools_is_refused(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    with pytest.raises(BadInput, match="modules.json: missing; save the model in sentence-transformers format"):
+        embedding.SentenceEmbedder(embedding.CARDS["bge-small"], tmp_path)
 
 
 @pytest.mark.slow
@@ -163,10 +203,12 @@ def test_a_cross_encoder_loads_from_a_folder_and_ranks_by_logits(tmp_path):
         num_labels=1,
         max_position_embeddings=64,
     )
-    BertForSequenceClassification(shape).save_pretrained(tmp_path)
+    model = BertForSequenceClassification(shape).eval()
+    model.save_pretrained(tmp_path)
     card = embedding.ModelCard("tiny", "cross_encoder", "a tiny model of random weights", 64, "MIT", "3 k")
     texts = {Span("a", 0, 1): "tea pot", Span("b", 0, 1): "kiln fire", Span("c", 0, 1): "tea pot"}
     scorer = CrossEncoder(card, tmp_path, texts.__getitem__)
     scores = scorer("tea", list(texts))
     assert scores.shape == (3,) and scores[0] == pytest.approx(scores[2], abs=1e-6) and scores[0] != scores[1]
-    assert np.abs(scores).max() < 10 and scorer("tea", list(texts)) == pytest.approx(scores)
+    pair = BertTokenizerFast(str(tmp_path / "vocab.txt"))("tea", "kiln fire", return_tensors="pt")
+    assert scores[1] == pytest.approx(model(**pair).logits.item(), abs=1e-5), "no sigmoid on top"

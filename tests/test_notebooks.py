@@ -37,6 +37,10 @@ def test_the_six_notebooks_exist_and_read_only_earlier_ones():
         assert opened | through == set(reads), f"{path.stem} reads what it does not declare"
 
 
+def test_notebooks_ask_for_the_kernel_that_every_machine_has():
+    assert {build.read_source(PROJECT, path.stem).metadata["kernelspec"]["name"] for path in NOTEBOOKS} == {"python3"}
+
+
 def test_every_parameter_says_its_type_and_meaning():
     for path in NOTEBOOKS:
         source = build.read_source(PROJECT, path.stem)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from localeval.records import BadInput, Hit, Span
 from localeval.rerank import MaxSim
 from localeval.retrieval import BM25, Dense, Fused, Reranked, Shuffled, fuse, phase, rank, timed
-from localeval.tokens import ascii_words, code_aware, words
+from localeval.tokens import TOKENISERS, ascii_words, code_aware, fold, words, words_tr
 
 
 def spans(*names):
@@ -88,6 +88,65 @@ def test_accented_words_share_no_letters():
     assert index.search("für Öl", 10) == [] and docs(index.search("TÜR", 10)) == ["b"]
 
 
+WHOLE = [tokenise for name, tokenise in TOKENISERS.items() if name != "ascii_words"]
+
+
+@pytest.mark.parametrize("tokenise", WHOLE)
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("the kiln fires at nine", "when does the kiln fire"),
+        ("Bursa'nın fırını", "Bursa’nın"),
+        ("Bursa’nın fırını", "Bursa"),
+        ("do not, or don’t, pour", "don't?"),
+        ("crème brûlée", "cre\u0300me bru\u0302le\u0301e"),
+        ("cre\u0300me", "crème"),
+        ("ﬂat stone", "flat"),
+        ("ＯＡＫ stool", "oak"),
+        ("seal BX-2207 here", 'BX-2207: "'),
+        ("ash::sieve", "ash::sieve*"),
+        ("a load of 12,500 kg", "12,500"),
+        ("re-entry valve", "re entry"),
+        ("古い土鍋で米を炊く", "土鍋"),
+        ("緑茶を飲む", "茶"),
+        ("ดื่มชาเขียวร้อน", "ชาเขียว"),
+        ("x axis", "x"),
+    ],
+)
+def test_a_query_meets_its_text_however_both_were_typed(tokenise, text, query):
+    index = BM25(spans("other", "text"), ["nothing to see", text], tokenise)
+    assert docs(index.search(query, 10)) == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"), [("re-entry valve", "reentry"), ("a load of 12,500 kg", "12500"), ("3,5 mm", "35")]
+)
+def test_what_the_rule_of_words_is_known_to_miss(text, query):
+    assert BM25(spans("text"), [text], code_aware).search(query, 10) == []
+
+
+def test_part_of_a_number_never_goes_before_that_number():
+    index = BM25(spans("part", "whole"), ["a load of 12,500 kg", "a load of 500 kg"], code_aware)
+    assert docs(index.search("500", 10)) == ["whole", "part"]
+
+
+def test_an_identifier_is_found_by_its_parts_and_first_by_itself():
+    texts = ["parse http header v 2", "parseHTTPHeader_v2", "parseHTTPHeader_v3"]
+    index = BM25(spans(*"abc"), texts, code_aware)
+    assert docs(index.search("parseHTTPHeader_v2", 10))[0] == "b" and len(index.search("http header", 10)) == 3
+
+
+@pytest.mark.parametrize("tokenise", [words, code_aware])
+@given(text=st.text(st.sampled_from("aZé ıİßﬁ_-'’7½茶と急ชกשجक\u0300\u00ad"), max_size=30))
+def test_no_letter_is_lost(tokenise, text):
+    assert {letter for letter in fold(text) if letter.isalnum()} <= set("".join(tokenise(text)))
+
+
+def test_turkish_capitals_meet_their_small_letters():
+    for capital, small in (("ILICA", "ılıca"), ("İNCİR", "incir")):
+        assert docs(BM25(spans("text"), [capital], words_tr).search(small, 1)) == ["text"]
+
+
 @given(st.permutations(range(5)))
 def test_the_order_of_input_does_not_matter(order):
     texts = ["tea pot", "tea cup", "tea", "lid", "tea pot"]
@@ -112,6 +171,25 @@ def test_dense_is_cosine_and_refuses_other_vectors():
     unit = np.stack([v / np.linalg.norm(v) for v in (long, close)])
     hits = Dense(spans("long", "close"), unit, lambda text: query).search("x", 2)
     assert [(hit.span.doc_id, hit.score) for hit in hits] == [("close", 0.993884), ("long", 0.707107)]
+
+
+NOWHERE = [[np.nan, 0.0], [np.inf, 0.0], [0.0, 0.0], [2.0, 0.0]]
+
+
+@pytest.mark.parametrize("vector", NOWHERE)
+def test_a_vector_without_a_direction_is_neither_stored_nor_asked(vector):
+    pytest.importorskip("faiss")
+    good, bad = np.array([1.0, 0.0]), np.array(vector)
+    with pytest.raises(ValueError, match="dense vectors must have length 1"):
+        Dense(spans("a", "b"), np.stack([good, bad]), lambda text: good)
+    with pytest.raises(ValueError, match="the query's vector must have length 1"):
+        Dense(spans("a"), good[None], lambda text: bad).search("x", 1)
+
+
+def test_arrays_of_another_kind_or_direction_in_memory_are_taken():
+    pytest.importorskip("faiss")
+    mirrored = np.eye(3)[:, ::-1]
+    assert docs(Dense(spans(*"abc"), mirrored, lambda text: mirrored[0]).search("x", 1)) == ["a"]
 
 
 def test_equal_vectors_come_in_place_order_however_many():
@@ -146,6 +224,24 @@ def test_rrf_ties_by_place():
     assert docs(fused) == ["k", "m"] and fused[0].score == pytest.approx(0.032522, abs=1e-6)
 
 
+rankings = st.lists(st.permutations("klmnop").map(lambda names: names[:4]), min_size=2, max_size=4)
+
+
+@given(rankings, st.randoms())
+def test_the_order_of_the_lists_does_not_matter(lists, shuffled):
+    one = [Fixed(*names).hits for names in lists]
+    assert fuse(shuffled.sample(one, len(one))) == fuse(one)
+
+
+@given(rankings, st.integers(1, 5))
+def test_a_deeper_cut_only_adds_hits_at_the_end(lists, depth):
+    fused = Fused([Fixed(*names) for names in lists], depth=depth)
+    ranked = Reranked(fused, lambda query, found: np.array([ord(span.doc_id) % 3 for span in found]), depth)
+    for system in (fused, ranked):
+        full = system.search("?", 6)
+        assert all(system.search("?", k) == full[:k] for k in range(1, 6))
+
+
 def test_fusion_depth_is_its_own_parameter():
     gold = [f"x{i:02d}" for i in range(11)] + ["gold"]
     other = [f"y{i:02d}" for i in range(11)] + ["gold"]
@@ -160,6 +256,13 @@ def test_reranking_sorts_the_head_and_keeps_the_tail():
     assert docs(hits) == ["b", "c", "a", "d", "e"]
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert docs(Reranked(Fixed(*"abcde"), scorer, depth=3).search("?", 2)) == ["b", "c"], "depth reaches past the cut"
+
+
+def test_candidates_that_a_squashed_score_would_tie_are_told_apart():
+    logits = np.array([18.0, 19.5], dtype=np.float32)
+    squashed = 1 / (1 + np.exp(-logits))
+    assert squashed[0] == squashed[1]
+    assert docs(Reranked(Fixed("a", "b"), lambda query, found: logits, depth=2).search("?", 2)) == ["b", "a"]
 
 
 def test_reranking_ten_cannot_change_the_set_of_ten():
@@ -196,7 +299,7 @@ def test_phases_add_up_and_cost_nothing_unheard():
 @pytest.mark.parametrize(
     ("tokenise", "text", "terms"),
     [
-        (words, "çay ocağı 茶碗 naïve", ["çay", "ocağı", "茶碗", "naïve"]),
+        (words, "çay ocağı 茶碗 naïve", ["çay", "ocağı", "茶", "茶碗", "碗", "naïve"]),
         (words, "ﬁnal o\u00adﬃce CAFE\u0301", ["final", "office", "café"]),
         (ascii_words, "naïve", ["na", "ve"]),
         (code_aware, "parseHTTPHeader_v2", ["parsehttpheader_v2", "parse", "http", "header", "v", "2"]),
@@ -208,6 +311,9 @@ def test_phases_add_up_and_cost_nothing_unheard():
         ),
         (code_aware, "_ __init__ a1", ["init", "a1", "a", "1"]),
         (words, "हिन्दी İstanbul", ["हिन्दी", "istanbul"]),
+        (words, "茶 AI茶v2", ["茶", "ai", "茶", "v2"]),
+        (words, "INDEX Isı", ["index", "isı"]),
+        (words_tr, "IĞDIR İzin I\u0307zin ısı", ["ığdır", "izin", "izin", "ısı"]),
     ],
 )
 def test_tokenisers(tokenise, text, terms):

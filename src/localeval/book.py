@@ -345,7 +345,9 @@ def _output_problems(output: dict) -> Iterator[str]:
 
 ROOTS = "home|Users|root|tmp|var|usr|opt|mnt|srv|work|workspace|builds|private|content|app|data|github|media|run"
 REST = r"[^\s\"'<>,;)]*"
-MACHINE_PATH = re.compile(rf"(?<![\w./:<>-])/(?:{ROOTS})/[\w.@+-]{REST}|\bfile://{REST}|\b[A-Z]:\\+\w{REST}")
+MACHINE_PATH = re.compile(
+    rf"(?<![\w./:<>-])/(?:{ROOTS})/[\w.@+-]{REST}|\bfile://{REST}|\b[A-Z]:(?:\\+|/+(?=(?:{ROOTS})/))\w{REST}"
+)
 
 
 def _machine_paths(value, where: str) -> Iterator[str]:

@@ -15,10 +15,12 @@ from localeval.records import BadInput, Document, Span, Unit
 
 Range = tuple[int, int]
 
-# A full stop after one of these, after a single capital, or after a bare number that starts a line does not end a sentence.
+# A full stop after one of these, after initials, or after a bare number that starts a line does not end a sentence. The last row is
+# Turkish and German.
 ABBREVIATIONS = frozenset((
     "approx", "art", "cf", "ch", "co", "dr", "e.g", "eq", "etc", "fig", "figs", "i.e", "inc", "jr", "mr", "mrs", "ms",
     "no", "nos", "op", "p", "pp", "prof", "ref", "sec", "sr", "st", "tab", "vol", "vs",
+    "abb", "bkz", "bzw", "d.h", "nr", "vgl", "yy", "z.b", "örn",
 ))  # fmt: skip
 # A run of stops is tried once, from its first, so that dotted lines cost no more than others.
 _STOP = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s)|\n[ \t]*\n")
@@ -53,7 +55,7 @@ def _is_abbreviation(text: str, start: int, stop: int) -> bool:
     if not before:
         return False
     word = before[0]
-    initial = len(word) == 1 and word.isupper()
+    initial = all(len(part) == 1 and part.isupper() for part in word.split("."))
     numbered = word.replace(".", "").isdigit() and not text[start : stop - len(word)].strip()
     return initial or numbered or word.lower() in ABBREVIATIONS
 

@@ -118,6 +118,15 @@ def verify(card: ModelCard, folder: Path) -> str:
     return found
 
 
+def needed(folder: Path, name: str) -> Path:
+    """A file that a model's folder must hold: a library's guess in its place is another model under the same name."""
+    if not (folder / name).is_file():
+        raise BadInput(
+            f"{folder / name}: missing; save the model in sentence-transformers format, with its fast tokenizer"
+        )
+    return folder / name
+
+
 def offline() -> None:
     """Keeps the model libraries from looking anything up, whatever the environment says, and from drawing progress bars."""
     warnings.filterwarnings("ignore", message="IProgress not found")
@@ -144,6 +153,7 @@ class SentenceEmbedder:
             raise BadInput(f"model {card.name} needs {error.name}: pip install -r requirements.txt") from None
         torch.set_num_threads(threads)
         self.card = replace(card, sha256=verify(card, folder))
+        needed(folder, "modules.json")
         self._model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
         self._model.max_seq_length = min(card.max_tokens, self._model.max_seq_length or card.max_tokens)
 

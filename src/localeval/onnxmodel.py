@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from localeval.embedding import ModelCard, offline, unit_rows, verify
+from localeval.embedding import ModelCard, needed, offline, unit_rows, verify
 from localeval.records import BadInput
 
 BATCH = 8  # passages of similar length; small batches stay in the processor's cache
@@ -28,19 +28,17 @@ OPSET = 17
 class OnnxEmbedder:
     """A sentence-transformers folder under ONNX Runtime on the CPU: pooled vectors and token vectors from one pass.
 
-    folder: `model.safetensors`, `tokenizer.json`, and `1_Pooling/config.json` where the pooling is not the mean.
+    folder: `model.safetensors`, `tokenizer.json` and `1_Pooling/config.json`.
     cache: where the exported graph is kept. threads: of queries; passages use all cores.
     """
 
     def __init__(self, card: ModelCard, folder: Path, cache: Path, threads: int = 1):
         from tokenizers import Tokenizer
 
-        if not (folder / "tokenizer.json").is_file():
-            raise BadInput(f"{folder / 'tokenizer.json'}: missing; save the model with its fast tokenizer")
         self.card = replace(card, sha256=verify(card, folder))
         self._pool = _pooling(folder)
         self._max_tokens = min(card.max_tokens, _reads(folder, card.max_tokens))
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer = Tokenizer.from_file(str(needed(folder, "tokenizer.json")))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._graph = exported(self.card, folder, cache)
@@ -128,7 +126,7 @@ def _json(path: Path) -> dict:
 
 def _pooling(folder: Path) -> str:
     """ "mean" or "cls"; what else a folder asks for is run by sentence-transformers only."""
-    asked = _json(folder / "1_Pooling" / "config.json")
+    asked = _json(needed(folder, "1_Pooling/config.json"))
     modes = [
         name.removeprefix("pooling_mode_")
         for name, on in asked.items()

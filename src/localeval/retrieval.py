@@ -176,8 +176,7 @@ class Dense:
 
         order, self._spans = _sorted(spans)
         vectors = np.ascontiguousarray(np.asarray(vectors)[order] if len(order) else vectors, dtype=np.float32)
-        if len(order) and np.abs(np.linalg.norm(vectors, axis=1) - 1).max() > 1e-3:
-            raise ValueError("dense vectors must have length 1: inner product is cosine only then")
+        _check_unit(vectors, "dense vectors")
         self._encode = encode
         self._index = faiss.IndexFlatIP(vectors.shape[1])
         self._index.add(vectors)
@@ -185,6 +184,7 @@ class Dense:
     def search(self, query: str, k: int) -> list[Hit]:
         with phase("encode"):
             vector = np.ascontiguousarray(self._encode(query), dtype=np.float32).reshape(1, -1)
+            _check_unit(vector, "the query's vector")
         with phase("dense"):
             return self._nearest(vector, k)
 
@@ -201,17 +201,23 @@ class Dense:
         return rank([self._spans[i] for i in ids[0][order]], scores[0][order], k)
 
 
+def _check_unit(vectors: np.ndarray, what: str) -> None:
+    """A vector that is not a number passes no comparison, so it is the good ones that are asked for."""
+    if not (np.abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-3).all():
+        raise ValueError(f"{what} must have length 1: inner product is cosine only then")
+
+
 class Fused:
     """Reciprocal rank fusion: score = sum over lists of 1 / (k + rank), rank from 1; a list without the unit adds nothing.
 
-    depth: how far each list is read, its own parameter and not the final cut.
+    depth: how far each list is read, its own parameter and not the final cut, so that a deeper cut only adds hits at the end.
     """
 
     def __init__(self, retrievers: Sequence[Retriever], depth: int = 100, k: int = RRF_K):
         self._retrievers, self._depth, self._k = tuple(retrievers), depth, k
 
     def search(self, query: str, k: int) -> list[Hit]:
-        lists = [search_once(retriever, query, max(k, self._depth)) for retriever in self._retrievers]
+        lists = [search_once(retriever, query, self._depth) for retriever in self._retrievers]
         with phase("fuse"):
             return fuse(lists, self._k)[:k]
 
