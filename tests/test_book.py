@@ -450,3 +450,24 @@ def test_a_crash_names_the_page_that_was_read():
     stderr = "Traceback (most recent call last):\n  File 'x'\nAttributeError: no attribute 'astext'\n"
     said = book._build_problem(stdout, stderr, Path("/x"))
     assert said == "book/toy/index: the build broke: AttributeError: no attribute 'astext'"
+
+
+def test_quotes_of_values_that_are_not_there_and_pages_nobody_lists_are_found(tmp_path):
+    glued = {"cell_type": "code", "source": "", "metadata": {}, "outputs": [
+        {"output_type": "display_data", "data": {}, "metadata": {"scrapbook": {"name": "best_mean", "mime_prefix": ""}}}]}  # fmt: skip
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy/30_sweep.ipynb").write_text(json.dumps({"cells": [glued], "metadata": {}}))
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\nparts:\n- chapters:\n  - file: toy/index\n")
+    (tmp_path / "index.md").write_text("# Toy\n\nIt has {glue:text}`toy/30_sweep.ipynb::best_mean:.2f`.\n")
+    (tmp_path / "toy/index.md").write_text(
+        "# Toy\n\n{glue:text}`30_sweep.ipynb::best_maen:.2f` and\n{glue:text}`40_rerank.ipynb::x:s`.\n\n"
+        "```{glue:} fig\n:doc: 30_sweep.ipynb\n```\n\n```markdown\n{glue:text}`30_sweep.ipynb::an_example:s`\n```\n"
+    )
+    (tmp_path / "lost.md").write_text("# Lost\n")
+    found = [line.removeprefix(f"{tmp_path}/") for line in book.check_glue(tmp_path)]
+    assert found == [
+        "lost.md: not in book/_toc.yml, so nobody will see it; list it there",
+        "toy/index.md: line 3: 30_sweep.ipynb holds no value 'best_maen' (did you mean 'best_mean'?)",
+        "toy/index.md: line 4: 40_rerank.ipynb holds no value 'x'",
+        "toy/index.md: line 6: 30_sweep.ipynb holds no value 'fig'",
+    ]

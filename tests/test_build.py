@@ -53,10 +53,10 @@ def test_data_cells_pins_and_code_are_part_of_the_key(project):
     assert changed(pinned, keys(project)) == ALL
 
 
-def test_where_results_go_is_not_part_of_the_key(project):
-    before = keys(project)
+def test_where_results_go_is_not_a_parameter_of_a_study(project):
     edit(project / "params/toy/30_sweep.yml", run_dir="runs/elsewhere")
-    assert changed(before, keys(project)) == []
+    with pytest.raises(BadInput, match="unknown 'run_dir'"):
+        keys(project)
 
 
 def test_keys_know_the_modules_a_notebook_imports():
@@ -78,6 +78,10 @@ def test_keys_know_the_modules_a_notebook_imports():
         ("30_sweep.yml", "a: [1", r"params/toy/30_sweep.yml: not YAML \(line 2\)"),
         ("30_sweep.yml", "repeats: 2\nrepeats: 3", "'repeats' is given twice"),
         ("30_sweep.yml", "settings: {k1: 1, k1: 2}", "'k1' is given twice"),
+        ("30_sweep.yml", "? [a]\n: 1", "a name must be a plain word"),
+        ("30_sweep.yml", "settings: &a {x: *a}", "refers to itself"),
+        ("30_sweep.yml", "settings: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("30_sweep.yml", "study: other", "unknown 'study'"),
         ("30_sweep.yml", "- repeats", "expected 'name: value' lines, found list"),
         (
             "35_sweep.yml",
@@ -468,6 +472,12 @@ def test_a_sweep_of_fewer_systems_than_the_study_names_finishes(executed, tmp_pa
         ({"rules": "[chunk/holds]"}, "unknown scoring rule 'chunk/holds'"),
         ({"metric_names": "[ndgc@10]"}, "unknown metric 'ndgc@10'"),
         ({"headline_metric": "ndcg@ten"}, "unknown metric 'ndcg@ten'"),
+        ({"chunkers": "{section: 5}"}, "chunker 'section': expected {max_chars: 1500, overlap: 150}"),
+        ({"chunkers": "{}"}, "chunkers: name at least one"),
+        ({"thresholds": "{clean_fraction: abc}"}, "thresholds: 'clean_fraction' must be float, found 'abc'"),
+        ({"settings": "{k1: abc}"}, "settings: 'k1' must be float, found 'abc'"),
+        ({"settings": "{k2: 1.0}"}, "settings: unknown 'k2'; known: tokeniser, k1, b"),
+        ({"rerankers": "[maxsim]"}, "rerankers: maxsim compares vectors of a model, and section/bm25 has none"),
         ({"repeats": "0"}, "repeats=0: every question must be asked at least once"),
         ({"depth": "-3"}, "depth=-3: keep at least 1 hit"),
         ({"comparisons": "[[p@1, chunk/contains]]"}, "comparisons: entry 1 must be"),
@@ -489,3 +499,56 @@ def test_a_change_behind_a_linked_folder_is_seen_and_a_circle_ends(tmp_path):
     before = digest_path(tmp_path / "corpus")
     (tmp_path / "elsewhere/tea.md").write_text("coffee")
     assert digest_path(tmp_path / "corpus") != before
+
+
+def test_what_was_changed_after_the_run_is_not_published(executed, tmp_path):
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    table = root / "runs/toy/base/50_statistics/comparisons.csv"
+    table.write_text(table.read_text().replace("0.", "1.", 1))
+    with pytest.raises(BadInput, match="comparisons.csv: changed after it was written"):
+        build.publish(root, "toy", say=lambda text: None)
+    assert not (root / "results/toy").exists() and not (root / "book/toy").exists()
+
+
+def test_a_page_and_artefacts_of_two_runs_are_told_apart(executed, tmp_path):
+    """Both have the same key, since nothing but the clock differs; only the signed content shows it."""
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    build.publish(root, "toy", say=lambda text: None)
+    kept = (root / "book/toy/30_sweep.ipynb").read_bytes()
+    shutil.rmtree(root / "runs/toy/base/30_sweep")
+    build.run(root, "toy", say=lambda text: None)
+    build.publish(root, "toy", say=lambda text: None)
+    assert build.check(root, "toy") == []
+    (root / "book/toy/30_sweep.ipynb").write_bytes(kept)
+    assert any("30_sweep.ipynb: not as it was executed" in line for line in build.check(root, "toy"))
+    left = root / "runs/.publish-killed"
+    left.mkdir()
+    (root / "results/toy/99_gone").mkdir()
+    build.publish(root, "toy", say=lambda text: None)
+    assert not left.exists() and not (root / "results/toy/99_gone").exists()
+
+
+def test_weights_anywhere_they_are_looked_for_change_the_key(project, tmp_path, monkeypatch):
+    monkeypatch.delenv("LOCALEVAL_MODELS", raising=False)
+    edit(project / "params/toy/30_sweep.yml", models=["bge-small"])
+    key = lambda: {step.notebook: step.key for step in build.plan(project, "toy")}["30_sweep"]
+    keys = [key()]
+    for folder in (project / "models/bge-small", tmp_path / "elsewhere/bge-small"):
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(folder.as_posix().encode())
+        if folder.parent.name == "elsewhere":
+            monkeypatch.setenv("LOCALEVAL_MODELS", str(folder.parent))
+        keys.append(key())
+    assert len(set(keys)) == 3
+
+
+def test_one_rule_and_three_origins_make_pages_too(project):
+    gold = project / "data/toy/gold.jsonl"
+    rows = [json.loads(line) for line in gold.read_text().splitlines()]
+    rows += [row | {"query_id": f"d{n}", "origin": "drafted"} for n, row in enumerate(rows) if row["evidence"]]
+    gold.write_text("\n".join(map(json.dumps, rows)))
+    edit(project / "params/toy/20_gold.yml", templated={"per_document": 2})
+    build.run(project, "toy", "40_rerank", say=lambda text: None)
+    build.run(project, "toy", "40_rerank", {"rules": "[chunk/contains]"}, say=lambda text: None)

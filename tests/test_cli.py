@@ -145,3 +145,11 @@ def test_an_interrupted_run_keeps_what_was_finished(executed, tmp_path, monkeypa
     monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
     assert cli.main(["run", "toy"]) == 0
     assert "1 of 6 notebooks executed" in capsys.readouterr().out
+
+
+def test_what_nothing_uses_and_what_is_given_twice_is_refused(project, capsys):
+    assert cli.main(["run", "toy", "20_gold", "-p", "repeats=0"]) == 2
+    assert "-p repeats: 10_ingest and 20_gold do not use it" in capsys.readouterr().err
+    assert cli.main(["run", "toy", "-p", "repeats=1", "-p", "repeats=2"]) == 2
+    assert "-p repeats: given twice; keep one" in capsys.readouterr().err
+    assert not (project / "runs").exists()

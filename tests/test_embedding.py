@@ -95,20 +95,57 @@ def test_a_graph_that_was_changed_is_exported_again(tmp_path):
     assert exported(MINILM, here, tmp_path).read_bytes() == whole
 
 
-@pytest.mark.parametrize("modes", [{"pooling_mode_max_tokens": True}, {"pooling_mode": "lasttoken"}])
-def test_a_pooling_that_is_not_said_or_only_the_reference_knows_is_refused(tmp_path, modes):
-    from localeval import onnxmodel
+def folder_of(path, **files):
+    """A model folder with its small files only; names are written with `__` for a slash."""
+    files = {"modules": [{"type": "sentence_transformers.models.Transformer"}, {"type": "sentence_transformers.models.Pooling"}],
+             "1_Pooling__config": {"pooling_mode_mean_tokens": True}} | files  # fmt: skip
+    for name, content in files.items():
+        place = path / f"{name.replace('__', '/')}.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(content))
+    return path
 
-    with pytest.raises(BadInput, match=r"1_Pooling/config.json: missing"):
-        onnxmodel._pooling(tmp_path)
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling/config.json").write_text(
-        '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}'
+
+def test_what_only_the_reference_can_run_is_refused(tmp_path):
+    from localeval.onnxmodel import _plain
+
+    assert _plain(folder_of(tmp_path / "a")) == "mean"
+    assert _plain(folder_of(tmp_path / "b", **{"1_Pooling__config": {"pooling_mode_cls_token": True}})) == "cls"
+    beyond = [
+        {"1_Pooling__config": {"pooling_mode_max_tokens": True}},
+        {"1_Pooling__config": {"pooling_mode": ["mean", "cls"]}},
+        {"modules": [{"type": "x.Transformer"}, {"type": "x.Pooling"}, {"type": "x.Dense"}]},
+        {"config_sentence_transformers": {"default_prompt_name": "query"}},
+        {"sentence_bert_config": {"do_lower_case": True}},
+    ]
+    for number, files in enumerate(beyond):
+        with pytest.raises(BadInput, match="encoder: torch"):
+            _plain(folder_of(tmp_path / str(number), **files))
+    (tmp_path / "a/sentence_bert_config.json").write_text("{bad")
+    with pytest.raises(BadInput, match="not JSON"):
+        _plain(tmp_path / "a")
+
+
+def test_every_small_file_of_a_model_is_part_of_what_vectors_depend_on(tmp_path):
+    seen = {embedding.files_digest(folder_of(tmp_path / "m"))}
+    seen.add(
+        embedding.files_digest(folder_of(tmp_path / "m", **{"1_Pooling__config": {"pooling_mode_cls_token": True}}))
     )
-    assert onnxmodel._pooling(tmp_path) == "cls"
-    (tmp_path / "1_Pooling/config.json").write_text(json.dumps(modes))
-    with pytest.raises(BadInput, match="encoder: torch"):
-        onnxmodel._pooling(tmp_path)
+    (tmp_path / "m/vocab.txt").write_text("a")
+    seen.add(embedding.files_digest(tmp_path / "m"))
+    assert len(seen) == 3
+
+
+def test_a_broken_vector_file_is_made_again(tmp_path):
+    class Fixed:
+        card, settings = MINILM, {"model": "fixed"}
+        encode = staticmethod(lambda texts: np.eye(len(texts), 4, dtype=np.float32))
+
+    cache = embedding.VectorCache(tmp_path)
+    first = cache.passages(Fixed(), ["a", "b"])["vectors"]
+    (path,) = tmp_path.glob("*.npz")
+    path.write_bytes(path.read_bytes()[:40])
+    assert np.array_equal(cache.passages(Fixed(), ["a", "b"])["vectors"], first)
 
 
 class Echo:
@@ -137,6 +174,7 @@ def test_each_side_is_read_with_its_own_words_before_it(encoder):
 def test_vectors_made_in_another_way_are_never_taken_from_the_cache(tmp_path, change):
     embedder = OnnxEmbedder.__new__(OnnxEmbedder)
     embedder.card, embedder._max_tokens = embedding.CARDS["e5-small"], 512
+    embedder._files = "0"
     cache = embedding.VectorCache(tmp_path)
     before = cache._path("pooled", embedder, ["tea"])
     embedder.card = replace(embedder.card, **change)

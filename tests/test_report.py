@@ -293,8 +293,8 @@ def test_plots_refuse_frames_they_would_misread():
         figures.quality_vs_latency(pd.concat([strict(), strict()]), metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="no row of 'ndcg@10' for rule 'page/overlaps'"):
         figures.rules_side_by_side(summary(), "ndcg@10", [*RULES, "page/overlaps"], SYSTEMS, caption="Words.")
-    with pytest.raises(BadInput, match="6 systems"):
-        many = pd.concat([depths().assign(system=str(i)) for i in range(6)])
+    with pytest.raises(BadInput, match="11 systems"):
+        many = pd.concat([depths().assign(system=str(i)) for i in range(11)])
         figures.depth_curve(many, metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="latency above 0"):
         figures.quality_vs_latency(strict().assign(p50_ms=0.0), metric="ndcg@10", caption="Words.")

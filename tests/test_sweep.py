@@ -80,13 +80,14 @@ def test_a_system_whose_repeats_differ_is_failed(engines, monkeypatch):
             Fickle.calls += 1
             return [Hit(Span("a.txt", 0, 5), float(Fickle.calls))]
 
-    monkeypatch.setattr(engines, "retriever", lambda system: Fickle())
-    outcome = sweep.run([System("sentence", "bm25")], QUERIES, engines, repeats=2)
-    assert (
-        outcome.runs["status"].tolist() == ["failed"]
-        and "asked again, it returned other hits" in outcome.runs["reason"][0]
-    )
-    assert not outcome.hits
+    real = engines.retriever
+    monkeypatch.setattr(engines, "retriever", lambda system: Fickle() if system.retriever == "bm25" else real(system))
+    outcome = sweep.run([System("sentence", "bm25"), System("sentence", "random")], QUERIES, engines, repeats=2)
+    assert outcome.runs["status"].tolist() == ["failed", "ok"]
+    assert "asked again, it returned other hits" in outcome.runs["reason"][0]
+    assert {name for name, _ in outcome.hits} == {"sentence/random"}
+    with pytest.raises(BadInput, match="every system broke while searching; the first: .* asked again"):
+        sweep.run([System("sentence", "bm25")], QUERIES, engines, repeats=2)
 
 
 def test_a_system_without_any_hit_is_empty(engines):

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from localeval.records import BadInput
+from localeval.records import BadInput, near
 
 MAX_CELL_LINES = 15
 
@@ -267,6 +267,50 @@ def _prose_lines(text: str) -> Iterator[tuple[int, str]]:
             open_fences.pop()
         else:
             code = fence
+
+
+# Quoted values
+
+GLUE = re.compile(r"\{glue(?::\w*)?\}`([^`:]+)::([^`:]+)(?::[^`]*)?`")
+GLUED_FIGURE = re.compile(r"```\{glue:\w*\} *(\S+)\n:doc: *(\S+)")
+
+
+def check_glue(root: Path) -> list[str]:
+    """Quotes of values that no published page holds, and pages that the table of contents does not list.
+
+    root: the folder `book`. A quote names its page relative to its own, as in ``{glue:text}`30_sweep.ipynb::n:d` ``.
+    """
+    contents = (root / "_toc.yml").read_text(encoding="utf-8")
+    problems, glued = [], {}
+    for page in sorted(root.rglob("*.md")):
+        text, own = _without_code(page.read_text(encoding="utf-8")), page.relative_to(root).with_suffix("").as_posix()
+        if not re.search(rf"[\s'\"]{re.escape(own)}(?:\.md)?['\"]?\s*$", contents, flags=re.M):
+            problems.append(f"{page}: not in book/_toc.yml, so nobody will see it; list it there")
+        quotes = [(match.start(), match[1], match[2]) for match in GLUE.finditer(text)]
+        quotes += [(match.start(), match[2], match[1]) for match in GLUED_FIGURE.finditer(text)]
+        for at, target, name in sorted(quotes):
+            source = (page.parent / target).resolve()
+            if source not in glued:
+                glued[source] = _glued(source)
+            if name not in glued[source]:
+                line = text.count("\n", 0, at) + 1
+                problems.append(f"{page}: line {line}: {target} holds no value {name!r}{near(name, glued[source])}")
+    return problems
+
+
+def _without_code(text: str) -> str:
+    """A page with its blocks of code blank, lines kept."""
+    return re.sub(r"^```(?!\{)[^\n]*\n.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.S | re.M)
+
+
+def _glued(path: Path) -> set[str]:
+    """Names that an executed notebook has glued; none where there is no such page."""
+    try:
+        cells = _cells(path)
+    except BadInput:
+        return set()
+    outputs = (output for _, cell in cells for output in cell.get("outputs", []))
+    return {output.get("metadata", {}).get("scrapbook", {}).get("name", "") for output in outputs} - {""}
 
 
 # Notebooks

@@ -71,7 +71,10 @@ def _sources(root: Path) -> list[str]:
 
 
 def read_source(root: Path, name: str) -> nbformat.NotebookNode:
-    return nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4)
+    try:
+        return nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4)
+    except Exception:  # nbformat raises whatever its parsers do
+        raise BadInput(f"notebooks/{name}.ipynb: not a readable notebook; write it again") from None
 
 
 def defaults(notebook: nbformat.NotebookNode, where: str) -> dict:
@@ -102,7 +105,15 @@ def read_params(root: Path, study: str, notebook: str, declared: dict) -> dict:
         raise BadInput(
             f"{where}: not YAML{f' (line {mark.line + 1})' if mark else ''}: {getattr(error, 'problem', error)}"
         ) from None
+    except RecursionError:
+        raise BadInput(f"{where}: nested too deeply; parameters are flat lists and mappings") from None
     given = {} if given is None else given
+    try:
+        json.dumps(given, sort_keys=True, default=str)
+    except (ValueError, TypeError, RecursionError):
+        raise BadInput(
+            f"{where}: refers to itself, or mixes names and numbers as keys; write plain lists and mappings"
+        ) from None
     if not isinstance(given, dict):
         raise BadInput(f"{where}: expected 'name: value' lines, found {type(given).__name__}")
     check_types(given, declared, where)
@@ -115,15 +126,19 @@ class _Once(yaml.SafeLoader):
     def construct_mapping(self, node, deep=False):
         seen = set()
         for name, _ in node.value:
-            if name.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{name.value!r} is given twice; keep one", name.start_mark
-                )
-            seen.add(name.value if isinstance(name.value, str) else id(name))
+            plain = isinstance(name, yaml.ScalarNode)
+            if not plain or name.value in seen:
+                problem = f"{name.value!r} is given twice; keep one" if plain else "a name must be a plain word"
+                raise yaml.constructor.ConstructorError(None, None, problem, name.start_mark)
+            seen.add(name.value)
         return super().construct_mapping(node, deep)
 
 
 def check_types(given: dict, declared: dict, where: str) -> None:
+    """Refuses a name that is not declared and a value of another type than its default; `study` and `run_dir` are not for a file."""
+    declared = {
+        name: value for name, value in declared.items() if name not in ("study", *PLUMBING)
+    }  # the folder's name says those
     for name, value in given.items():
         if name not in declared:
             raise BadInput(f"{where}: unknown {name!r}{near(str(name), declared)}; known: {', '.join(declared)}")
@@ -162,7 +177,8 @@ def _own_data(effective: dict, study: str) -> dict:
 
 def parse_overrides(texts: dict[str, str], declared: dict[str, dict]) -> dict:
     """`-p k=v` values read as YAML and checked against every notebook that declares them; none declares it: an error."""
-    known = {key: value for one in declared.values() for key, value in one.items() if key not in PLUMBING}
+    own = ("study", *PLUMBING)
+    known = {key: value for one in declared.values() for key, value in one.items() if key not in own}
     found = {}
     for key, text in texts.items():
         if key not in known:
@@ -193,8 +209,9 @@ def _data(root: Path, parameters: dict) -> Iterator[Path]:
         if isinstance(value, str) and value and len(value) < 256 and "\n" not in value and (root / value).exists():
             yield root / value
         for name in value if isinstance(value, list) else ():
-            if isinstance(name, str) and name and (root / "models" / name / "model.safetensors").is_file():
-                yield root / "models" / name
+            for models in filter(None, (os.environ.get("LOCALEVAL_MODELS"), root / "models")):
+                if isinstance(name, str) and name and (Path(models) / name / "model.safetensors").is_file():
+                    yield Path(models) / name
 
 
 def imported_modules(source) -> set[Path]:
@@ -276,6 +293,9 @@ def run(root: Path, study: str, only: str = "", overrides: dict[str, str] | None
     steps = plan(root, study, overrides)
     if only:
         steps = _needed(steps, only)
+    unused = [name for name in overrides if not any(name in step.parameters for step in steps)]
+    if unused:
+        raise BadInput(f"-p {unused[0]}: {' and '.join(step.notebook for step in steps)} do not use it; leave it out")
     (root / folder).mkdir(parents=True, exist_ok=True)
     with _alone(root / folder):
         (root / folder / OVERRIDES).write_text(json.dumps(overrides, indent=1) + "\n", encoding="utf-8")
@@ -358,21 +378,22 @@ def execute(root: Path, folder: str, step: Step) -> None:
         except PapermillExecutionError as error:
             raise _explain(error, step, root, folder, done) from None
         notebook = tidy(nbformat.read(done, as_version=4), step)
-    _sign(root / folder / step.notebook / "provenance.json", step.key)
+    _sign(root / folder / step.notebook / "provenance.json", notebook)
     part = target.with_suffix(".part")
     nbformat.write(notebook, part)
     part.replace(target)
     target.with_suffix(".failed.ipynb").unlink(missing_ok=True)
 
 
-def _sign(path: Path, key: str) -> None:
-    """Writes the key beside the artefacts, so that a page and its numbers can be shown to come from one run."""
+def _sign(path: Path, notebook) -> None:
+    """Writes key and content of the page beside the artefacts, with their hashes: all of it can be shown to come from one run."""
     if not path.is_file():
         raise RuntimeError(
             f"{path.parent.name}: the notebook ended without writing its artefacts (is its last cell run.finish()?)"
         )
     artefacts = {file.name: digest_path(file) for file in sorted(path.parent.iterdir()) if file != path}
-    record = json.loads(path.read_text(encoding="utf-8")) | {"key": key, "artefacts": artefacts}
+    facts = {name: notebook.metadata["localeval"][name] for name in ("key", "content")}
+    record = json.loads(path.read_text(encoding="utf-8")) | facts | {"artefacts": artefacts}
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -425,7 +446,12 @@ def publish(root: Path, study: str, say=print) -> None:
     old = [step.notebook for step in plan(root, study) if not fresh(root, base, step)]
     if old:
         raise BadInput(f"{base}: {', '.join(old)} not fresh; run the study before publishing it")
-    with tempfile.TemporaryDirectory(dir=root / "runs") as temporary:
+    touched = [f"{name}/{file}" for name in notebooks(root, study) for file in _touched(root / base / name)]
+    if touched:
+        raise BadInput(f"{base}/{touched[0]}: changed after it was written; delete {base} and run the study again")
+    for left in (root / "runs").glob(".publish-*"):  # of a publication that was killed
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=root / "runs", prefix=".publish-") as temporary:
         pages, results = Path(temporary) / "pages", Path(temporary) / "results"
         pages.mkdir()
         for name in notebooks(root, study):
@@ -435,17 +461,15 @@ def publish(root: Path, study: str, say=print) -> None:
             (results / name).mkdir(parents=True)
             for file in small:
                 shutil.copy(file, results / name)
-            _sign(results / name / "provenance.json", key_of(page(root, base, name)))
+            _sign(results / name / "provenance.json", nbformat.read(page(root, base, name), as_version=4))
+        (root / "book" / study).mkdir(parents=True, exist_ok=True)
+        (root / "results").mkdir(exist_ok=True)
+        shutil.rmtree(root / "results" / study, ignore_errors=True)
         for old in (root / "book" / study).glob("*.ipynb"):
             old.unlink()
-        (root / "book" / study).mkdir(parents=True, exist_ok=True)
         for new in pages.iterdir():
             shutil.move(new, root / "book" / study / new.name)
-        for name in notebooks(root, study):
-            target = root / "results" / study / name
-            shutil.rmtree(target, ignore_errors=True)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(results / name, target)
+        shutil.move(results, root / "results" / study)
     say(f"{study}: published to book/{study} and results/{study}")
 
 
@@ -587,7 +611,7 @@ def check(root: Path, study: str) -> list[str]:
         if record.get("key", "") != key_of(published) or not record:
             problems.append(f"{where}: not from the same run as book/{study}/{name}.ipynb; publish the study again")
         if published.is_file():
-            problems += _changed_page(published, f"book/{study}/{name}.ipynb")
+            problems += _changed_page(published, f"book/{study}/{name}.ipynb", record)
         if (results / "metrics.csv").is_file() and not (results / "gains.jsonl").is_file():
             problems.append(
                 f"{where}/metrics.csv: nothing to derive it from (gains.jsonl is missing); publish the study again"
@@ -595,15 +619,21 @@ def check(root: Path, study: str) -> list[str]:
         if (results / "gains.jsonl").is_file():
             try:
                 problems += [f"{where}/metrics.csv: {problem}" for problem in rederive(results)]
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except Exception as error:  # a file that somebody wrote by hand can be anything
                 problems.append(f"{where}: cannot be read ({type(error).__name__}: {error}); publish the study again")
     return problems
 
 
-def _changed_page(path: Path, where: str) -> list[str]:
+def _touched(artefacts: Path) -> list[str]:
+    """Files that are no longer those that were signed."""
+    signed = _record(artefacts).get("artefacts", {})
+    return [file for file, digest_ in signed.items() if digest_path(artefacts / file) != digest_]
+
+
+def _changed_page(path: Path, where: str, record: dict) -> list[str]:
     try:
         notebook = nbformat.read(path, as_version=4)
-        same = notebook.metadata["localeval"]["content"] == content_digest(notebook)
+        same = notebook.metadata["localeval"]["content"] == content_digest(notebook) == record.get("content")
     except Exception:  # nbformat raises whatever its parsers do
         return [f"{where}: not a page that was executed here; publish the study again"]
     return [] if same else [f"{where}: not as it was executed (text, code or outputs changed); publish the study again"]

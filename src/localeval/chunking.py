@@ -184,10 +184,16 @@ def chunk_corpus(corpus, chunkers: dict[str, dict]) -> dict[str, list[Unit]]:
     A name may carry a suffix to run one chunker twice: `section-700: {...}`.
     """
     made = {}
+    if not chunkers:
+        raise BadInput("chunkers: name at least one, as in section: {max_chars: 1500, overlap: 150}")
     for name, options in chunkers.items():
         kind = name.partition("-")[0]
         if kind not in CHUNKERS:
             raise BadInput(f"unknown chunker {name!r}; known: {', '.join(CHUNKERS)} (a suffix may follow: section-700)")
+        if not isinstance(options, dict | None) or not all(type(value) is int for value in (options or {}).values()):
+            raise BadInput(
+                f"chunker {name!r}: expected {{max_chars: 1500, overlap: 150}}, whole numbers, found {options!r}"
+            )
         unknown = set(options or {}) - {"max_chars", "overlap"}
         if unknown:
             raise BadInput(f"chunker {name!r}: unknown option {sorted(unknown)[0]!r}; known: max_chars, overlap")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import re
 import sys
 from pathlib import Path
@@ -38,6 +39,9 @@ def main(argv: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"localeval: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         print(f"localeval: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
         return 2
@@ -90,7 +94,10 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     functions = {"run": _run, "book": _book, "check": _check, "list": _list, "doctor": _doctor}
     functions |= {"score": commands.score, "compare": commands.compare, "quality": commands.quality}
-    parsers = {name: subparsers.add_parser(name, help=HELP[name], description=DESCRIPTIONS[name]) for name in functions}
+    parsers = {
+        name: subparsers.add_parser(name, help=HELP[name], description=DESCRIPTIONS[name], allow_abbrev=False)
+        for name in functions
+    }
     for name, function in functions.items():
         parsers[name].set_defaults(command=function)
     commands.add_arguments(parsers)
@@ -111,7 +118,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from localeval.tables import find_root
 
     root = find_root()
-    overrides = dict(_assignment(text) for text in arguments.parameter)
+    given = [_assignment(text) for text in arguments.parameter]
+    overrides = dict(given)
+    if len(overrides) < len(given):
+        twice = next(name for place, (name, _) in enumerate(given) if name in dict(given[:place]))
+        raise BadInput(f"-p {twice}: given twice; keep one")
     if arguments.publish and (overrides or arguments.notebook):
         raise BadInput(
             "--publish: only a whole study with its own parameters can be published; drop the notebook and -p"
@@ -162,7 +173,7 @@ def _check(arguments: argparse.Namespace) -> int:
     for source in sorted((root / "notebooks").glob("*.ipynb")):
         problems += book.check_source(source)
     pages = [path for path in (root / "book").rglob("*") if path.suffix in (".md", ".ipynb")]
-    problems += book.check_prose(sorted(pages))
+    problems += book.check_prose(sorted(pages)) + book.check_glue(root / "book")
     for path in sorted(path for path in pages if path.suffix == ".ipynb"):
         problems += book.check_notebook(path)
     for study in build.studies(root):

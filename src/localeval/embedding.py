@@ -12,6 +12,7 @@ import json
 import os
 import time
 import warnings
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,6 +119,15 @@ def verify(card: ModelCard, folder: Path) -> str:
     return found
 
 
+def files_digest(folder: Path) -> str:
+    """Hash of every small file of a model's folder: pooling, tokenizer and prompts decide over vectors as the weights do."""
+    small = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".txt") and path.is_file())
+    total = hashlib.sha256()
+    for path in small:
+        total.update(path.relative_to(folder).as_posix().encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()[:12]
+
+
 def needed(folder: Path, name: str) -> Path:
     """A file that a model's folder must hold: a library's guess in its place is another model under the same name."""
     if not (folder / name).is_file():
@@ -152,7 +162,7 @@ class SentenceEmbedder:
         except ImportError as error:
             raise BadInput(f"model {card.name} needs {error.name}: pip install -r requirements.txt") from None
         torch.set_num_threads(threads)
-        self.card = replace(card, sha256=verify(card, folder))
+        self.card, self._files = replace(card, sha256=verify(card, folder)), files_digest(folder)
         needed(folder, "modules.json")
         self._model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
         self._model.max_seq_length = min(card.max_tokens, self._model.max_seq_length or card.max_tokens)
@@ -162,7 +172,7 @@ class SentenceEmbedder:
         """What a cached vector depends on beside the text."""
         card = self.card
         return {"model": card.name, "sha256": card.sha256, "max_tokens": self._model.max_seq_length, "dtype": "float32", "encoder": "torch",
-                "query": card.query, "passage": card.passage}  # fmt: skip
+                "files": self._files, "query": card.query, "passage": card.passage}  # fmt: skip
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray:
         """(n, d) float32 unit vectors. A text that gives no finite vector raises, naming its position."""
@@ -240,11 +250,13 @@ class VectorCache:
 
     def _once(self, what: str, embedder: Embedder, texts: Sequence[str], make) -> dict[str, np.ndarray]:
         path = self._path(what, embedder, texts)
-        if not path.exists():
+        kept = _load(path) if path.exists() else {}
+        if not kept:
             start = time.perf_counter()
             made = make()
             _save(path, **made, seconds=np.float64(time.perf_counter() - start))
-        return _load(path)
+            kept = _load(path)
+        return kept
 
     def _path(self, what: str, embedder: Embedder, texts: Sequence[str]) -> Path:
         key = hashlib.sha256(json.dumps([what, embedder.settings], sort_keys=True).encode())
@@ -262,5 +274,9 @@ def _save(path: Path, **arrays: np.ndarray) -> None:
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    """The arrays of a file; none where it is broken, so that they are made again."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        return {}

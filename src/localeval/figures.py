@@ -546,7 +546,9 @@ def depth_curve(rows: pd.DataFrame, *, metric: str, caption: str, alt: str | Non
     apart = 0.012 * (depths[-1] - depths[0])  # so that the intervals of two systems do not hide each other
     with theme():
         fig, (top, bottom) = _canvas(4.6, 2, sharex=True, gridspec_kw={"height_ratios": [3, 2]})
-        for number, ((name, line), colour, marker) in enumerate(zip(lines, COLOURS, MARKERS, strict=False)):
+        for number, ((name, line), colour, marker) in enumerate(
+            zip(lines, COLOURS * 2, MARKERS + MARKERS[1:] + MARKERS[:1], strict=False)
+        ):
             style = {"color": colour, "marker": marker, "markeredgecolor": PAPER, "label": name}
             x = line["depth"] + apart * (number - (len(lines) - 1) / 2)
             top.errorbar(x, line["mean"], yerr=_errors(line, "mean", "low", "high"), elinewidth=1.1, **style)
@@ -577,7 +579,7 @@ def risk_coverage(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -
     lines = _lines(rows, "risk_coverage", "coverage")
     with theme():
         fig, ax = _canvas(3.6)
-        for (name, line), colour, marker in zip(lines, COLOURS, MARKERS, strict=False):
+        for (name, line), colour, marker in zip(lines, COLOURS * 2, MARKERS + MARKERS[1:] + MARKERS[:1], strict=False):
             few = marker if len(line) <= 25 else ""
             ax.plot(line["coverage"], line["risk"], color=colour, marker=few, markeredgecolor=PAPER, label=name)
             _band(ax, line, "coverage", "low", "high", colour)
@@ -603,8 +605,8 @@ def _lines(rows: pd.DataFrame, plot: str, x: str) -> list[tuple[str, pd.DataFram
     named = "system" in rows.columns
     _once(rows, plot, ["system", x] if named else [x])
     lines = list(rows.groupby("system", sort=False)) if named else [("", rows)]
-    if len(lines) > len(COLOURS):
-        raise BadInput(f"{plot}: {len(lines)} systems; it shows up to {len(COLOURS)}, filter the frame first")
+    if len(lines) > 2 * len(COLOURS):
+        raise BadInput(f"{plot}: {len(lines)} systems; it shows up to {2 * len(COLOURS)}, filter the frame first")
     return [(name, line.sort_values(x, kind="stable")) for name, line in lines]
 
 

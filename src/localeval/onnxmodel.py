@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from localeval.embedding import ModelCard, needed, offline, unit_rows, verify
+from localeval.embedding import ModelCard, files_digest, needed, offline, unit_rows, verify
 from localeval.records import BadInput
 
 BATCH = 8  # passages of similar length; small batches stay in the processor's cache
@@ -36,7 +36,7 @@ class OnnxEmbedder:
         from tokenizers import Tokenizer
 
         self.card = replace(card, sha256=verify(card, folder))
-        self._pool = _pooling(folder)
+        self._pool, self._files = _plain(folder), files_digest(folder)
         self._max_tokens = min(card.max_tokens, _reads(folder, card.max_tokens))
         self._tokenizer = Tokenizer.from_file(str(needed(folder, "tokenizer.json")))
         self._tokenizer.no_padding()
@@ -49,7 +49,7 @@ class OnnxEmbedder:
         """What a cached vector depends on beside the text."""
         card = self.card
         return {"model": card.name, "sha256": card.sha256, "max_tokens": self._max_tokens, "dtype": "float32", "encoder": "onnx",
-                "query": card.query, "passage": card.passage}  # fmt: skip
+                "files": self._files, "query": card.query, "passage": card.passage}  # fmt: skip
 
     @cached_property
     def _passages(self):
@@ -120,21 +120,35 @@ def _session(graph: Path, threads: int):
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 
 
-def _json(path: Path) -> dict:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def _json(path: Path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError:
+        raise BadInput(f"{path}: not JSON; save the model again") from None
 
 
-def _pooling(folder: Path) -> str:
-    """ "mean" or "cls"; what else a folder asks for is run by sentence-transformers only."""
-    asked = _json(needed(folder, "1_Pooling/config.json"))
+def _plain(folder: Path) -> str:
+    """The pooling, "mean" or "cls". What else a folder asks for is run by sentence-transformers only, and refused here."""
+    pooling, reads, prompts = (
+        _json(folder / name)
+        for name in ("1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+    )
+    modules = [str(one.get("type", "")).rpartition(".")[2] for one in _json(needed(folder, "modules.json"))]
     modes = [
         name.removeprefix("pooling_mode_")
-        for name, on in asked.items()
+        for name, on in pooling.items()
         if name.startswith("pooling_mode_") and on is True
     ]
-    modes = modes or [str(asked.get("pooling_mode", "mean_tokens"))]
-    if modes not in (["mean_tokens"], ["cls_token"], ["mean"], ["cls"]):
-        raise BadInput(f"{folder}: pooling {', '.join(modes)}; run it with settings 'encoder: torch'")
+    modes = modes or [str(pooling.get("pooling_mode", "mean_tokens"))]
+    beyond = {
+        f"pooling {', '.join(modes)}": modes not in (["mean_tokens"], ["cls_token"], ["mean"], ["cls"]),
+        f"modules {', '.join(modules)}": modules
+        not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]),
+        "a prompt of its own": bool(prompts.get("default_prompt_name")),
+        "lower case before the tokenizer": bool(reads.get("do_lower_case")),
+    }
+    for what in (what for what, there in beyond.items() if there):
+        raise BadInput(f"{folder}: {what}; run it with settings 'encoder: torch'")
     return modes[0].removesuffix("_tokens").removesuffix("_token")
 
 
@@ -145,9 +159,9 @@ def _reads(folder: Path, otherwise: int) -> int:
 
 def exported(card: ModelCard, folder: Path, cache: Path) -> Path:
     """The graph of the model's transformer, exported on first use. One that is not as it was written is made again."""
-    graph = cache / "onnx" / f"{card.name}-{card.sha256[:20]}.onnx"
+    graph = cache / "onnx" / f"{card.name}-{card.sha256[:12]}-{files_digest(folder)}.onnx"
     signed = graph.with_suffix(".sha256")
-    if graph.is_file() and signed.is_file() and signed.read_text() == _sha256(graph):
+    if graph.is_file() and signed.is_file() and signed.read_bytes() == _sha256(graph).encode():
         return graph
     graph.parent.mkdir(parents=True, exist_ok=True)
     part = graph.with_suffix(f".{os.getpid()}.part")

@@ -22,7 +22,7 @@ def digest(*parts: str | bytes) -> str:
     """Short SHA-256 of several parts; no two different lists of parts share their bytes."""
     total = hashlib.sha256()
     for part in parts:
-        part = part.encode() if isinstance(part, str) else part
+        part = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
         total.update(len(part).to_bytes(8, "big"))
         total.update(part)
     return total.hexdigest()[:20]

@@ -47,6 +47,10 @@ def fill(make: Callable, values: dict, name: str):
     for key in values:
         if key not in known:
             raise BadInput(f"{name}: unknown {key!r}{near(key, known)}; known: {', '.join(known)}")
+        usual = inspect.signature(make).parameters[key].default
+        kinds = (int, float) if isinstance(usual, float) else (type(usual),)
+        if usual is not inspect.Parameter.empty and type(values[key]) not in kinds:
+            raise BadInput(f"{name}: {key!r} must be {type(usual).__name__}, found {values[key]!r}")
     return make(**values)
 
 

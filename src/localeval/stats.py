@@ -234,7 +234,12 @@ def compare_designated(
             done.append(asdict(got) | {"origin": stratum})
             continue
         missing = [name for name, side in zip(names, sides, strict=True) if not side]
-        reason = _no_scores(scores[scores["origin"] == stratum], metric, rule, missing)
+        part = scores[scores["origin"] == stratum]
+        reason = (
+            _no_scores(part, metric, rule, missing)
+            if len(part)
+            else f"no {stratum} question{near(stratum, scores['origin'])}"
+        )
         row = {"metric": metric, "rule": rule, "baseline": baseline, "candidate": candidate, "origin": stratum, "n": 0}
         done.append(row | {"verdict": "not_run", "reason": reason})
     ran = [row for row in done if "p_value" in row]

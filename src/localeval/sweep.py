@@ -56,7 +56,7 @@ def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[st
                 raise BadInput(f"unknown retriever {retriever!r}; known: {', '.join(RETRIEVERS)}")
             for model in [""] if retriever in WITHOUT_MODEL else models:
                 systems.append(System(chunker, retriever, model, depth=depth))
-    return systems
+    return list(dict.fromkeys(systems))
 
 
 def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: Iterable[int]) -> list[System]:
@@ -64,6 +64,10 @@ def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: It
     systems = []
     for base in bases:
         systems.append(base)
+        if "maxsim" in rerankers and not base.model:
+            raise BadInput(
+                f"rerankers: maxsim compares vectors of a model, and {base.name} has none; rerank hybrid or dense with it"
+            )
         for name, rerank_depth in product(rerankers, depths):
             systems.append(System(base.chunker, base.retriever, base.model, name, rerank_depth, base.depth))
     return systems
@@ -231,6 +235,8 @@ def run(
         for query in order:
             for name in list(ready):
                 _search(name, ready, query, depth[name], repeat, hits, timings, states)
+    if not ready:
+        raise BadInput(f"every system broke while searching; the first: {next(iter(states.values()))['reason']}")
     ordered = {(name, q.query_id): hits[name, q.query_id] for name in ready for q in queries}
     return Outcome(ordered, _runs(systems, states, ordered), _timings(timings, ready))
 

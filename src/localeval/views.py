@@ -154,11 +154,12 @@ def as_one_table(summary: pd.DataFrame, totals: pd.DataFrame, rule: str, metrics
 def depth_under_rules(
     summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame, base: str, metric: str, rules: Sequence[str]
 ) -> pd.DataFrame:
-    """As `depth_rows` for one base and one metric: a line for every origin of questions under every rule."""
-    parts = []
-    for origin, rule in product(dict.fromkeys(summary["origin"]), rules):
+    """As `depth_rows` for one base, its first reranker and one metric: a line for every origin of questions under every rule."""
+    parts, own = [], runs[runs["system"].map(lambda name: name.partition("+")[0] == base)]
+    first = next((name for name in own.loc[own["system"].isin(summary["system"]), "reranker"] if name), "")
+    own = own[own["reranker"].isin(["", first])]
+    for origin, rule in list(product(dict.fromkeys(summary["origin"]), dict.fromkeys(rules)))[: len(figures.COLOURS)]:
         chosen = summary[(summary["origin"] == origin) & (summary["rule"] == rule) & (summary["metric"] == metric)]
-        own = runs[runs["system"].map(lambda name: name.partition("+")[0] == base)]
         rows = depth_rows(chosen, totals, own)
         parts.append(rows.assign(system=f"{origin}, {rule}"))
     return pd.concat(parts, ignore_index=True)
