@@ -287,6 +287,37 @@ def test_what_nobody_judged_is_shown_beside_the_scores(tmp_path):
     assert "judged documents only" in call("score", "--qrels", files[0], "--run", files[1], "--judged-only")[1]
 
 
+@pytest.mark.parametrize("words", [(), ("--no-relevant", "zero")])
+def test_judged_asks_for_no_relevant_document(tmp_path, words):
+    files = write(tmp_path, {"q1": {"d1": 1}, "q2": {"d1": 0, "d2": 0}}, {q: down("d1", "d2") for q in ("q1", "q2")})
+    report = scored(*files, "--metrics", "judged@10", "map", *words)
+    assert [report["per_query"][query]["judged@10"] for query in ("q1", "q2")] == [0.5, 1.0]
+    judged, precise = report["metrics"]
+    assert (judged["n"], judged["mean"], judged["ceiling"], judged["not_eligible"]) == (2, 0.75, 1.0, 0)
+    assert (precise["n"], precise["mean"], precise["not_eligible"]) == ((2, 0.5, 1) if words else (1, 1.0, 1))
+
+
+def test_counts_are_true_of_every_metric(tmp_path):
+    """ndcg reads labels of any level, as trec_eval -l does; judged reads all labels."""
+    qrels = {"q1": {"a": 2}, "q2": {"a": 1}, "q3": {"a": 0}}
+    files = write(tmp_path, qrels, dict.fromkeys(qrels, down("a")))
+    words = ("--level", "2", "--metrics", "map", "ndcg", "judged")
+    report = scored(*files, *words)
+    assert [(row["n"], row["not_eligible"]) for row in report["metrics"]] == [(1, 2), (2, 1), (3, 0)]
+    assert report["ids"]["not_eligible"] == ["q2", "q3"]
+    _, said, _ = call("score", "--qrels", files[0], "--run", files[1], *words)
+    assert (
+        "2 judged, without a relevant document (label 2 or more): left out of the mean (q2, q3); "
+        "ndcg has a value for 1 of 2; judged has a value for 2 of 2\n"
+    ) in said
+    assert "ndcg gains the label (linear), whatever the level\n" in said
+    files[1].write_text("q1 Q0 a 1 1 x\n")
+    words = ("score", "--qrels", files[0], "--run", files[1], "--metrics", "map")
+    assert "2 judged, not in the run: counted as 0 unless empty (q2, q3)\n" in call(*words)[1]
+    assert "2 judged, not in the run: counted as 0 (q2, q3)\n" in call(*words, "--no-relevant", "zero")[1]
+    assert compared("--qrels", files[0], "--run", files[1], "--run", files[1], "--level", 2)["n"] == 2
+
+
 def test_the_best_possible_mean_stands_beside_the_mean(tmp_path):
     relevant = [f"r{n:02}" for n in range(30)]
     files = write(tmp_path, {"q": dict.fromkeys(relevant, 1)}, {"q": down(*relevant[:10])})
@@ -296,10 +327,21 @@ def test_the_best_possible_mean_stands_beside_the_mean(tmp_path):
     assert "p@40: the longest ranking of the run has 10 hits" in report["notes"]
 
 
-@given(labelled, ranked, st.integers(1, 5))
-def test_no_run_beats_the_best_possible_one(labels, hits, cut):
+def test_the_best_possible_run_is_as_deep_as_what_is_read(tmp_path):
+    relevant = [f"r{n}" for n in range(10)]
+    files = write(tmp_path, {"q": dict.fromkeys(relevant, 1)}, {"q": down(*relevant)})
+    names = ["recall@100", "map", "r_prec", "bpref", "p@10", "rr", "judged@10", "ndcg"]
+    rows = scored(*files, "--max-per-query", "5", "--metrics", *names)["metrics"]
+    best = {row["metric"]: row["ceiling"] for row in rows}
+    assert best == {row["metric"]: row["mean"] for row in rows}  # this run is the best possible one
+    assert [best.pop(name) for name in names[:-1]] == [0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0] and 0.5 < best["ndcg"] < 1
+
+
+@given(labelled, ranked, st.integers(1, 5), st.integers(1, 2), st.none() | st.integers(1, 4), st.booleans())
+def test_no_run_beats_the_best_possible_one(labels, hits, cut, level, depth, judged_only):
     names = [name if name in ("r_prec", "bpref") else f"{name}@{cut}" for name in trec.METRICS]
-    got = trec.scores({"q": labels}, trec.Run("r", Path("r"), {"q": hits}), names)
+    how = Conventions(level=level, depth=depth, judged_only=judged_only)
+    got = trec.scores({"q": labels}, trec.Run("r", Path("r"), {"q": hits}), names, how)
     for name, value in got.values["q"].items():
         assert value is None or 0 <= value <= got.ceiling["q"][name] + 1e-12, name
 

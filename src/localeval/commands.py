@@ -26,7 +26,8 @@ SCORE = f"""\
 metrics: {", ".join(trec.METRICS)};
 with a cut as in ndcg@10, without one the whole ranking is read
 
-the mean is over judged queries that have a relevant document: one the run does not answer counts as 0. As trec_eval computes it:
+the mean is over judged queries that have a relevant document: one the run does not answer counts as 0. With --level, ndcg still
+asks for a label above 0 only; judged asks for none. As trec_eval computes it:
   trec_eval -c qrels run    localeval score --qrels qrels --run run --ties trec_eval --no-relevant zero
   trec_eval qrels run       the same with --answered-only
   trec_eval -q, -l 2, -M 100, -J    --per-query, --level 2, --max-per-query 100, --judged-only
@@ -118,7 +119,9 @@ def scored(
         best = [got.ceiling[query][name] or 0.0 for query in values]
         about = asdict(stats.interval(list(values.values()), binary=metrics.is_binary(name)))
         gain = {"gain": how.gain} if name.partition("@")[0] == "ndcg" else {}
-        rows.append({"metric": name, **gain, **about, "ceiling": math.fsum(best) / len(best) if best else math.nan})
+        without = sum(row[name] is None for row in got.values.values())
+        highest = math.fsum(best) / len(best) if best else math.nan
+        rows.append({"metric": name, **gain, **about, "ceiling": highest, "not_eligible": without})
     return {
         "rule": trec.RULE,
         "run": run.name,
@@ -156,7 +159,7 @@ def _notes(qrels: trec.Qrels, run: trec.Run, names: Iterable[str], how: trec.Con
     below = sum(label < 0 for labels in qrels.values() for label in labels.values())
     if below:
         yield f"labels below 0: {below}; they are read as no judgement"
-    tied = trec.tied(qrels, run)
+    tied = trec.tied(qrels, run, how.ties)
     if tied:
         yield f"equal scores with different labels in {len(tied)} of {len(answered)} queries: the tie rule decides ({trec.some(tied)})"
 
@@ -166,10 +169,13 @@ def _score_text(report: dict, per_query: bool) -> Iterable[str]:
     named = lambda key: f" ({trec.some(ids[key])})" if ids[key] else ""
     missing = "left out of the mean: --answered-only" if how["answered_only"] else "counted as 0"
     empty = "counted as 0" if how["no_relevant"] == "zero" else "left out of the mean"
+    if missing == "counted as 0" != empty and set(ids["missing"]) & set(ids["not_eligible"]):
+        missing += " unless empty"
+    document = "relevant document" + (f" (label {how['level']} or more)" if how["level"] > 1 else "")
     yield f"run       {report['run']}"
     yield f"judged    {queries['judged']} queries, {queries['answered']} answered by the run"
     yield f"missing   {queries['missing']} judged, not in the run: {missing}{named('missing')}"
-    yield f"empty     {queries['not_eligible']} judged, without a relevant document: {empty}{named('not_eligible')}"
+    yield f"empty     {queries['not_eligible']} judged, without a {document}: {empty}{named('not_eligible')}{_kept(report)}"
     yield f"unjudged  {queries['unjudged']} in the run, not judged: ignored{named('unjudged')}"
     yield from _conventions(trec.Conventions(**{key: how[key] for key in asdict(trec.DEFAULT)}))
     yield from (f"note      {note}" for note in report["notes"])
@@ -185,9 +191,17 @@ def _score_text(report: dict, per_query: bool) -> Iterable[str]:
             yield f"{query:<{first}}" + "".join(_figure(row[name], max(8, len(name)) + 2) for name in names)
 
 
+def _kept(report: dict) -> str:
+    """Which metrics have a value for queries without a relevant document all the same."""
+    empty = report["queries"]["not_eligible"]
+    kept = {row["metric"]: empty - row["not_eligible"] for row in report["metrics"] if row["not_eligible"] < empty}
+    return "".join(f"; {name} has a value for {some} of {empty}" for name, some in kept.items())
+
+
 def _conventions(how: trec.Conventions) -> Iterable[str]:
     gain = f"ndcg gains {trec.GAINS[how.gain]} ({how.gain})"
-    yield f"rule      {trec.RULE}: a label of {how.level} or more is relevant; {gain}"
+    all_labels = ", whatever the level" if how.level > 1 else ""
+    yield f"rule      {trec.RULE}: a label of {how.level} or more is relevant; {gain}{all_labels}"
     yield f"ties      {how.ties}: {trec.TIES[how.ties]}; the rank column is ignored"
     if how.depth:
         yield f"depth     the first {how.depth} ranks of each query"
@@ -227,7 +241,8 @@ def compared(qrels: trec.Qrels, runs: list[trec.Run], metric: str, how: trec.Con
         values = trec.scores(qrels, run, [metric], how).values
         sides.append({query: row[metric] for query, row in values.items() if row[metric] is not None})
     if not sides[0]:
-        raise BadInput(f"no judged query has a relevant document (a label of {how.level} or more); nothing to compare")
+        level = 1 if metric.partition("@")[0] in trec.BY_GRADE else how.level
+        raise BadInput(f"no judged query has a relevant document (a label of {level} or more); nothing to compare")
     return stats.compare(*sides, metric=metric, rule=trec.RULE, names=_names(runs))
 
 

@@ -189,11 +189,18 @@ def rank(hits: dict[str, float], ties: str = "doc_order") -> list[str]:
     """Documents best first; the same list whatever the order of `hits`. ties: one of TIES."""
     if ties == "doc_order":
         return sorted(sorted(hits), key=hits.__getitem__, reverse=True)
+    return sorted(sorted(hits, reverse=True), key=_compared(hits, ties).__getitem__, reverse=True)
+
+
+def _compared(hits: dict[str, float], ties: str) -> dict[str, float]:
+    """The scores as this rule compares them: in single precision as trec_eval does, or as they are."""
+    if ties == "doc_order":
+        return hits
     import numpy as np
 
     with np.errstate(over="ignore"):
-        single = dict(zip(hits, np.fromiter(hits.values(), float, len(hits)).astype(np.float32).tolist(), strict=True))
-    return sorted(sorted(hits, reverse=True), key=single.__getitem__, reverse=True)
+        single = np.fromiter(hits.values(), float, len(hits)).astype(np.float32).tolist()
+    return dict(zip(hits, single, strict=True))
 
 
 def grade(query_id: str, hits: dict[str, float], labels: dict[str, int], how: Conventions = DEFAULT) -> Graded:
@@ -223,17 +230,29 @@ def _stated(graded: Graded) -> Graded:
     return replace(graded, status="scored" if any(gain > 0 for gain in graded.ideal) else "unanswerable")
 
 
-def best_possible(graded: Graded) -> Graded:
-    """The ranking of all relevant documents and nothing else, best first: what no run can beat."""
-    gains = tuple(enumerate((gain for gain in graded.ideal if gain > 0), 1))
+def best_possible(graded: Graded, depth: int | None = None) -> Graded:
+    """The ranking of all relevant documents and nothing else, best first, down to `depth`: what no run can beat."""
+    gains = tuple(enumerate((gain for gain in graded.ideal if gain > 0), 1))[:depth]
     return replace(graded, gains=gains, ranked=len(gains))
+
+
+def _view(graded: Graded, name: str, how: Conventions) -> tuple[Graded, Graded]:
+    """What a metric sees of one ranking, and of the best possible one. `judged` asks for no relevant document, only for labels."""
+    base = name.partition("@")[0]
+    if base == "judged":
+        known = tuple(enumerate(graded.ideal, 1))[: how.depth]
+        graded = replace(graded, status="scored")
+        return graded, replace(graded, gains=known, ranked=len(known))
+    graded = graded if base in BY_GRADE else at_level(graded, how.level)
+    return graded, best_possible(graded, how.depth)
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Per-query values of one run: query -> metric -> value, None where the query has no relevant document.
+    """Per-query values of one run: query -> metric -> value, None where the query has no document that this metric asks for.
 
-    Every judged query is there; one the run does not answer has 0. ceiling: the same of the best possible ranking.
+    Every judged query is there; one the run does not answer has 0. ceiling: the same of the best possible ranking. Where no label
+    reaches the level there is no value, but `ndcg` needs only a label above 0, and `judged` none.
     """
 
     values: dict[str, dict[str, float | None]]
@@ -255,12 +274,11 @@ def scores(qrels: Qrels, run: Run, names: Sequence[str], how: Conventions = DEFA
     values, ceiling = {}, {}
     for query in sorted(qrels):
         graded = grade(query, run.hits.get(query, {}), qrels[query], how)
-        views = {True: graded, False: at_level(graded, how.level)}
-        by_name = {name: views[name.partition("@")[0] in BY_GRADE] for name in names}
-        values[query] = {name: metrics.measure(one, _computed(name, how.gain)) for name, one in by_name.items()}
-        ceiling[query] = {
-            name: metrics.measure(best_possible(one), _computed(name, how.gain)) for name, one in by_name.items()
-        }
+        views = {name: _view(graded, name, how) for name in names}
+        for table, side in ((values, 0), (ceiling, 1)):
+            table[query] = {
+                name: metrics.measure(both[side], _computed(name, how.gain)) for name, both in views.items()
+            }
     return Scores(values, ceiling)
 
 
@@ -274,12 +292,15 @@ def relevant(labels: dict[str, int], level: int = 1) -> int:
     return sum(label >= level for label in labels.values())
 
 
-def tied(qrels: Qrels, run: Run) -> list[str]:
-    """Queries in which documents of one score have different labels (none counts as 0): their value depends on the tie rule."""
+def tied(qrels: Qrels, run: Run, ties: str = "doc_order") -> list[str]:
+    """Queries in which documents of one score have different labels (none counts as 0): their value depends on the tie rule.
+
+    ties: one of TIES; in single precision more scores are one.
+    """
     found = []
     for query in sorted(qrels.keys() & run.hits.keys()):
         labels, seen = qrels[query], {}
-        for document, score in run.hits[query].items():
+        for document, score in _compared(run.hits[query], ties).items():
             label = max(0, labels.get(document, 0))
             if seen.setdefault(score, label) != label:
                 found.append(query)
