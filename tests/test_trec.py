@@ -440,6 +440,12 @@ BAD_QRELS = {
     "a float": ("q1 0 a 1.0", "label '1.0' is not a whole number"),
     "a word": ("q1 0 a yes", "label 'yes' is not a whole number"),
     "a gap": ("q1 0 a 1_0", "label '1_0' is not a whole number"),
+    "400 digits": (f"q1 0 a {'9' * 400}", r"label '9{57}\.\.\.' is not a whole number of up to 15 digits"),
+    "5000 digits": (f"q1 0 a -{'9' * 5000}", "is not a whole number of up to 15 digits"),
+    "JSON": ('{"q1": {"a": 1}}', "3 columns; qrels have 4: .*; this looks like JSON: write plain columns"),
+    "JSON of four words": ('{"q": "q1", "d": "a"}', "label .* is not .*; this looks like JSON"),
+    "CSV": ("query-id,corpus-id,score", "1 column; .*; this looks like CSV: part the columns by tabs or blanks"),
+    "CSV with semicolons": ("q1;0;a;1", "1 column; .*; this looks like CSV"),
     "two labels": ("q0 0 x 2", "'x' has label 2 for query 'q0', and label 1 on line 1; keep one"),
     "latin-1": ("q1 0 caf\udce9 1", r"not UTF-8 \(byte 17\); save it as UTF-8"),
 }
@@ -452,6 +458,12 @@ BAD_RUNS = {
     "nan": ("q1 Q0 a 1 NaN x", "score 'NaN' is not a finite number"),
     "inf": ("q1 Q0 a 1 -inf x", "score '-inf' is not a finite number"),
     "overflow": ("q1 Q0 a 1 1e999 x", "score '1e999' is not a finite number"),
+    "JSON": ('{"q1": {"a": 0.5}}', "3 columns; a run has 6: .*; this looks like JSON"),
+    "JSON of six words": (
+        '{"q": "q1", "d": "a", "s": 0.5}',
+        "score .* is not a finite number; .*; this looks like JSON",
+    ),
+    "CSV": ("q1,Q0,a,1,0.5,x", "1 column; .*; this looks like CSV"),
     "a comma": ("q1 Q0 a 1 0,5 x", "score '0,5' is not a finite number"),
     "a document twice": ("q0 Q0 x 2 0.4 x", r"'x' again for query 'q0' \(first on line 1\); keep its best score only"),
     "latin-1": ("q1 Q0 \udce9 1 1 x", "not UTF-8"),
@@ -513,6 +525,7 @@ def test_ids_that_never_match_are_shown_from_both_sides(tmp_path):
         (("--metrics", "bpref@10"), "bpref reads the whole ranking and takes no cut; write bpref"),
         (("--metrics", "evidence_recall@10"), "needs evidence as spans"),
         (("--metrics", " "), "unknown metric ''"),
+        (("--metrics", f"ndcg@{'9' * 5000}"), r"^localeval: ndcg@9{9}\.\.\.: a cut of 5000 digits"),
         (("--run", "x"), "score takes one run; for two there is localeval compare"),
     ],
 )
