@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
+import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -15,6 +17,7 @@ from localeval import metrics, trec
 from localeval.records import BadInput, Comparison
 
 METRICS = "ndcg@10 recall@100 rr@10 map judged@10"
+METRIC = "ndcg@10"
 PAGE_KEYS = ("doc_id", "page_index", "page_label", "class", "quality", "confidence", "reason")
 FILES = f"""\
 files:
@@ -38,18 +41,26 @@ the difference is second minus first, over the judged queries that have a releva
 """
 
 
+class _Once(argparse.Action):
+    """An option that may not be given again: the last one would win silently. Its default is None."""
+
+    def __call__(self, parser, namespace, value, option=None):
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, f"given twice; {parser.prog.split()[-1]} takes one")
+        setattr(namespace, self.dest, value)
+
+
 def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
     """What the three commands take."""
     score, compare, quality = (parsers[name] for name in ("score", "compare", "quality"))
     for parser, runs, epilog in ((score, "the run", SCORE), (compare, "a run; give two", COMPARE)):
         parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, epilog
         parser.description = textwrap.fill(parser.description, 79)
-        parser.add_argument(
-            "--qrels", type=Path, required=True, metavar="FILE", help="judgements, TREC or BEIR, or .gz"
-        )
+        judgements = "judgements, TREC or BEIR, or .gz"
+        parser.add_argument("--qrels", type=Path, required=True, action=_Once, metavar="FILE", help=judgements)
         parser.add_argument("--run", type=Path, required=True, action="append", metavar="FILE", help=f"{runs}, or .gz")
-    compare.add_argument("--metric", default="ndcg@10", help="default: %(default)s")
-    score.add_argument("--metrics", nargs="+", default=[METRICS], metavar="NAME", help=f"default: {METRICS}")
+    compare.add_argument("--metric", action=_Once, help=f"one: each further one is a further test; default: {METRIC}")
+    score.add_argument("--metrics", nargs="+", action="extend", metavar="NAME", help=f"default: {METRICS}")
     gain = "what ndcg gains from a label: itself, or 2^label - 1; default: %(default)s"
     score.add_argument("--gain", choices=trec.GAINS, default="linear", help=gain)
     for parser in (score, compare):
@@ -90,20 +101,30 @@ def score(arguments: argparse.Namespace) -> int:
     """One run against judgements: counts, means with intervals, and every convention that went into them."""
     if len(arguments.run) != 1:
         raise BadInput("--run: score takes one run; for two there is localeval compare")
-    names = list(dict.fromkeys(re.split(r"[\s,]+", " ".join(arguments.metrics).strip(" ,"))))
-    qrels, run = trec.read_qrels(arguments.qrels), trec.read_run(arguments.run[0])
+    names = list(dict.fromkeys(re.split(r"[\s,]+", " ".join(arguments.metrics or [METRICS]).strip(" ,"))))
+    notes: list[str] = []
+    qrels, run = trec.read_qrels(arguments.qrels, notes), trec.read_run(arguments.run[0], notes)
     trec.check_ids(qrels, run, arguments.qrels)
-    report = scored(qrels, run, names, _how(arguments), arguments.answered_only, arguments.no_relevant == "zero")
-    _print(report) if arguments.json else print("\n".join(_score_text(report, arguments.per_query)))
+    how, zero = _how(arguments), arguments.no_relevant == "zero"
+    report = scored(qrels, run, names, how, arguments.answered_only, zero, notes)
+    _print(report) if arguments.json else _write("\n".join(_score_text(report, arguments.per_query)))
     return 0
 
 
 def scored(
-    qrels: trec.Qrels, run: trec.Run, names: list[str], how: trec.Conventions, answered_only=False, zero=False
+    qrels: trec.Qrels,
+    run: trec.Run,
+    names: list[str],
+    how: trec.Conventions,
+    answered_only: bool = False,
+    zero: bool = False,
+    notes: Iterable[str] = (),
 ) -> dict:
     """What `score --json` prints: rule, queries, conventions, metrics, per_query, notes.
 
-    answered_only: queries that the run does not answer have no value. zero: queries without a relevant document have 0.
+    answered_only: queries that the run does not answer have no value. zero: queries without a relevant document have 0. Both
+    `not_eligible` count judged queries: without a label of the level, and of a metric those that have no value of it. notes: of
+    the files.
     """
     from localeval import stats
 
@@ -141,7 +162,7 @@ def scored(
         "ties": how.ties,
         "metrics": rows,
         "per_query": table,
-        "notes": list(_notes(qrels, run, names, how)),
+        "notes": [*notes, *_notes(qrels, run, names, how)],
     }
 
 
@@ -223,12 +244,17 @@ def compare(arguments: argparse.Namespace) -> int:
         raise BadInput(
             f"--run: compare takes two runs, found {len(arguments.run)}; the difference is second minus first"
         )
-    qrels, runs = trec.read_qrels(arguments.qrels), [trec.read_run(path) for path in arguments.run]
+    notes: list[str] = []
+    qrels, runs = trec.read_qrels(arguments.qrels, notes), [trec.read_run(path, notes) for path in arguments.run]
     for run in runs:
         trec.check_ids(qrels, run, arguments.qrels)
     how = _how(arguments)
-    got = compared(qrels, runs, arguments.metric, how)
-    _print(asdict(got)) if arguments.json else print("\n".join(_compare_text(qrels, runs, got, how)))
+    got = compared(qrels, runs, arguments.metric or METRIC, how)
+    if arguments.json:  # the fields of a comparison have no place for notes
+        print("".join(f"localeval: note: {note}\n" for note in notes), end="", file=sys.stderr)
+        _print(asdict(got))
+    else:
+        _write("\n".join(_compare_text(qrels, runs, got, how, notes)))
     return 0
 
 
@@ -254,7 +280,9 @@ def _names(runs: list[trec.Run]) -> tuple[str, str]:
     return tuple(str(run.path) for run in runs)
 
 
-def _compare_text(qrels: trec.Qrels, runs: list[trec.Run], got: Comparison, how: trec.Conventions) -> Iterable[str]:
+def _compare_text(
+    qrels: trec.Qrels, runs: list[trec.Run], got: Comparison, how: trec.Conventions, notes: Iterable[str]
+) -> Iterable[str]:
     from localeval import stats
 
     yield f"metric    {got.metric}, {got.candidate} minus {got.baseline}"
@@ -262,6 +290,7 @@ def _compare_text(qrels: trec.Qrels, runs: list[trec.Run], got: Comparison, how:
         missing = qrels.keys() - run.hits.keys()
         yield f"{role:<10}{name}: {len(missing)} of {len(qrels)} judged queries missing, counted as 0{_named(missing)}"
     yield from _conventions(how)
+    yield from (f"note      {note}" for note in notes)
     yield f"\ndifference  {got.delta:+.4f}  {_signed_range(got)}  n = {got.n}"
     yield f"p           {got.p_value:.4g}, sign-flip permutation, two-sided"
     smallest = "not defined: the differences do not vary" if math.isnan(got.mde) else f"{got.mde:.4f} (80 % power)"
@@ -282,6 +311,8 @@ def quality(arguments: argparse.Namespace) -> int:
     path = arguments.path
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder; name a PDF or a folder of documents")
+    if not (path.is_file() or path.is_dir()):
+        raise BadInput(f"{path}: a pipe or a device; pages are read in any order, so save it as a file first")
     corpus = _read(path)
     report = {
         "documents": [],
@@ -295,7 +326,7 @@ def quality(arguments: argparse.Namespace) -> int:
         pages = page_table(corpus)
         report["documents"] = document_table(pages).to_dict("records")
         report["pages"] = pages[list(PAGE_KEYS)].to_dict("records")
-    _print(report) if arguments.json else print("\n".join(_quality_text(report)))
+    _print(report) if arguments.json else _write("\n".join(_quality_text(report)))
     return int(not corpus.documents)
 
 
@@ -333,7 +364,26 @@ def _count(number: int, what: str) -> str:
 
 
 def _print(report: dict) -> None:
-    print(json.dumps(_plain(report), indent=1, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(_plain(report), indent=1, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(_encoding())
+    except UnicodeEncodeError:
+        text = json.dumps(_plain(report), indent=1, allow_nan=False)
+    _write(text)
+
+
+def _encoding() -> str:
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
+def _write(text: str) -> None:
+    """Prints; what the output cannot show is escaped, and a reader who has seen enough (`head`) is no error."""
+    try:
+        print(text.encode(_encoding(), "backslashreplace").decode(_encoding()), flush=True)
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # else Python complains when it flushes at the end
 
 
 def _plain(value):
