@@ -95,6 +95,27 @@ def test_sign_flip_is_never_zero():
     assert stats.sign_flip([0.2] * 40, n_resamples=999) == 1 / 1000
 
 
+@pytest.mark.parametrize("n", [14, 58, 101])
+def test_signs_are_the_same_stream_in_any_block(monkeypatch, n):
+    differences = np.random.default_rng(n).normal(0.05, 0.4, n)
+    signs = np.random.default_rng(stats.SEED).integers(0, 2, size=(stats.N_RESAMPLES, n), dtype=np.int8) * 2 - 1
+    beyond = np.sum(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-9)
+    for draws in (1, 7 * n, 1000 * n + 3, stats.DRAWS):
+        monkeypatch.setattr(stats, "DRAWS", draws)
+        assert stats.sign_flip(differences) == (beyond + 1) / (stats.N_RESAMPLES + 1)
+
+
+def test_sign_flip_holds_no_table_of_all_signs():
+    import tracemalloc
+
+    differences = np.random.default_rng(1).normal(0.0, 0.4, 20_000)
+    tracemalloc.start()
+    stats.sign_flip(differences, n_resamples=2000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000_000
+
+
 def test_sign_flip_agrees_with_scipy():
     from scipy import stats as scipy_stats
 

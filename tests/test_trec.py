@@ -9,6 +9,9 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -116,6 +119,26 @@ def test_comments_are_skipped_and_a_hash_inside_an_id_is_not_one():
     plain, commented = (trec.read_qrels(folder / name) for name in ("qrels.test", "qrels.test.with-comments"))
     assert plain["301"].pop("CR93E-1860") == commented["301"].pop("CR#93E-1860") == 0
     assert plain == commented
+
+
+def test_comments_that_could_be_data_are_counted(tmp_path):
+    qrels, run = write(
+        tmp_path, {"#q1": {"d": 1}, "#q2": {"#d": 1}, "q3": {"#d": 1}}, {"q3": down("#d"), "#q1": down("d")}
+    )
+    qrels.write_text(qrels.read_text() + "# pool of 2\n#a comment of four\n#\n")
+    report = scored(qrels, run, "--metrics", "rr")
+    no_id = "skipped as a comment: no query id may begin with #"
+    assert report["queries"]["judged"] == 1 and means(report) == {"rr": 1.0}
+    assert report["notes"] == [
+        f"{qrels}: 2 lines beginning with # could be a judgement, {no_id}",
+        f"{run}: 1 line beginning with # could be a hit, {no_id}",
+    ]
+    words = ("compare", "--qrels", qrels, "--run", run, "--run", run)
+    assert f"note      {report['notes'][0]}\n" in call(*words)[1]
+    assert f"localeval: note: {report['notes'][0]}\n" in call(*words, "--json")[2]
+    (tmp_path / "beir").write_text("query-id\tcorpus-id\tscore\n#q\td\t1\n")
+    message = r"no judgement in it; .*; 1 line beginning with # could be a judgement"
+    assert_refused(message, tmp_path, "score", "--qrels", tmp_path / "beir", "--run", run)
 
 
 MEASURES = {"AP": "map", "nDCG": "ndcg", "P": "p", "Success": "success", "SetP": "p", "SetR": "recall"}
@@ -240,6 +263,44 @@ def test_ties_follow_a_named_rule_and_never_the_order_of_lines(tmp_path):
     assert "ties      doc_order:" in said and "the rank column is ignored" in said
 
 
+def test_ties_of_single_precision_are_noted_under_that_rule(tmp_path):
+    files = write(tmp_path, {"q": {"a": 1, "b": 0}}, {"q": {"a": 1.00000002, "b": 1.00000001}})
+    assert means(scored(*files, "--metrics", "rr")) == {"rr": 1.0} and not scored(*files, "--metrics", "rr")["notes"]
+    report = scored(*files, "--metrics", "rr", "--ties", "trec_eval")
+    assert means(report) == {"rr": 0.5}
+    assert report["notes"] == ["equal scores with different labels in 1 of 1 queries: the tie rule decides (q)"]
+
+
+RISES = "the score rises with the rank in every query: distances, or score and rank swapped?"
+COUNTS = "scores count 1, 2, 3 in every query and ranks are fractions: distances, or score and rank swapped?"
+
+
+@pytest.mark.parametrize(
+    ("columns", "note"),
+    [
+        (["1 0.1", "2 0.2", "3 0.2"], RISES),
+        (["3 0.3", "1 0.1", "2 0.2"], RISES),
+        (["1 1", "2 2", "3 3"], RISES),
+        (["0.9 1", "0.8 2", "0.7 3"], COUNTS),
+        (["0.9 0", "0.8 1", "0.7 2"], COUNTS),
+        (["1 3", "2 2", "3 1"], ""),
+        (["1 0.3", "2 0.1", "3 0.2"], ""),
+        (["0 0.1", "0 0.2", "0 0.3"], ""),
+        (["x 0.1", "x 0.2", "x 0.3"], ""),
+        (["1 5", "2 5", "3 5"], ""),
+    ],
+)
+def test_ranks_that_say_the_opposite_of_every_score_are_noted(tmp_path, columns, note):
+    files = write(tmp_path, {"q1": {"d0": 1}, "q2": {"d0": 1}}, {})
+    rows = [f"q1 Q0 d{place} {pair} x\n" for place, pair in enumerate(columns)]
+    for more in ("", "q2 Q0 d0 1 7 x\n", "".join(rows).replace("q1", "q2")):
+        files[1].write_text("".join(rows) + more)
+        notes = [text for text in scored(*files, "--metrics", "rr")["notes"] if "swapped?" in text]
+        assert len(notes) == bool(note) and all(text.startswith(f"{files[1]}: {note}") for text in notes)
+    files[1].write_text("".join(rows) + "q2 Q0 d0 1 0.9 x\nq2 Q0 d1 2 0.1 x\n")  # one query that agrees is enough
+    assert not any("swapped?" in text for text in scored(*files, "--metrics", "rr")["notes"])
+
+
 def test_the_rank_column_decides_nothing(tmp_path):
     files = write(tmp_path, {"q": {"a": 1}}, {"q": down("a", "b")})
     files[1].write_text("q Q0 b 1 0.1 x\nq Q0 a 2 0.9 x\n")
@@ -287,6 +348,37 @@ def test_what_nobody_judged_is_shown_beside_the_scores(tmp_path):
     assert "judged documents only" in call("score", "--qrels", files[0], "--run", files[1], "--judged-only")[1]
 
 
+@pytest.mark.parametrize("words", [(), ("--no-relevant", "zero")])
+def test_judged_asks_for_no_relevant_document(tmp_path, words):
+    files = write(tmp_path, {"q1": {"d1": 1}, "q2": {"d1": 0, "d2": 0}}, {q: down("d1", "d2") for q in ("q1", "q2")})
+    report = scored(*files, "--metrics", "judged@10", "map", *words)
+    assert [report["per_query"][query]["judged@10"] for query in ("q1", "q2")] == [0.5, 1.0]
+    judged, precise = report["metrics"]
+    assert (judged["n"], judged["mean"], judged["ceiling"], judged["not_eligible"]) == (2, 0.75, 1.0, 0)
+    assert (precise["n"], precise["mean"], precise["not_eligible"]) == ((2, 0.5, 1) if words else (1, 1.0, 1))
+
+
+def test_counts_are_true_of_every_metric(tmp_path):
+    """ndcg reads labels of any level, as trec_eval -l does; judged reads all labels."""
+    qrels = {"q1": {"a": 2}, "q2": {"a": 1}, "q3": {"a": 0}}
+    files = write(tmp_path, qrels, dict.fromkeys(qrels, down("a")))
+    words = ("--level", "2", "--metrics", "map", "ndcg", "judged")
+    report = scored(*files, *words)
+    assert [(row["n"], row["not_eligible"]) for row in report["metrics"]] == [(1, 2), (2, 1), (3, 0)]
+    assert report["ids"]["not_eligible"] == ["q2", "q3"]
+    _, said, _ = call("score", "--qrels", files[0], "--run", files[1], *words)
+    assert (
+        "2 judged, without a relevant document (label 2 or more): left out of the mean (q2, q3); "
+        "ndcg has a value for 1 of 2; judged has a value for 2 of 2\n"
+    ) in said
+    assert "ndcg gains the label (linear), whatever the level\n" in said
+    files[1].write_text("q1 Q0 a 1 1 x\n")
+    words = ("score", "--qrels", files[0], "--run", files[1], "--metrics", "map")
+    assert "2 judged, not in the run: counted as 0 unless empty (q2, q3)\n" in call(*words)[1]
+    assert "2 judged, not in the run: counted as 0 (q2, q3)\n" in call(*words, "--no-relevant", "zero")[1]
+    assert compared("--qrels", files[0], "--run", files[1], "--run", files[1], "--level", 2)["n"] == 2
+
+
 def test_the_best_possible_mean_stands_beside_the_mean(tmp_path):
     relevant = [f"r{n:02}" for n in range(30)]
     files = write(tmp_path, {"q": dict.fromkeys(relevant, 1)}, {"q": down(*relevant[:10])})
@@ -296,10 +388,21 @@ def test_the_best_possible_mean_stands_beside_the_mean(tmp_path):
     assert "p@40: the longest ranking of the run has 10 hits" in report["notes"]
 
 
-@given(labelled, ranked, st.integers(1, 5))
-def test_no_run_beats_the_best_possible_one(labels, hits, cut):
+def test_the_best_possible_run_is_as_deep_as_what_is_read(tmp_path):
+    relevant = [f"r{n}" for n in range(10)]
+    files = write(tmp_path, {"q": dict.fromkeys(relevant, 1)}, {"q": down(*relevant)})
+    names = ["recall@100", "map", "r_prec", "bpref", "p@10", "rr", "judged@10", "ndcg"]
+    rows = scored(*files, "--max-per-query", "5", "--metrics", *names)["metrics"]
+    best = {row["metric"]: row["ceiling"] for row in rows}
+    assert best == {row["metric"]: row["mean"] for row in rows}  # this run is the best possible one
+    assert [best.pop(name) for name in names[:-1]] == [0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0] and 0.5 < best["ndcg"] < 1
+
+
+@given(labelled, ranked, st.integers(1, 5), st.integers(1, 2), st.none() | st.integers(1, 4), st.booleans())
+def test_no_run_beats_the_best_possible_one(labels, hits, cut, level, depth, judged_only):
     names = [name if name in ("r_prec", "bpref") else f"{name}@{cut}" for name in trec.METRICS]
-    got = trec.scores({"q": labels}, trec.Run("r", Path("r"), {"q": hits}), names)
+    how = Conventions(level=level, depth=depth, judged_only=judged_only)
+    got = trec.scores({"q": labels}, trec.Run("r", Path("r"), {"q": hits}), names, how)
     for name, value in got.values["q"].items():
         assert value is None or 0 <= value <= got.ceiling["q"][name] + 1e-12, name
 
@@ -398,6 +501,12 @@ BAD_QRELS = {
     "a float": ("q1 0 a 1.0", "label '1.0' is not a whole number"),
     "a word": ("q1 0 a yes", "label 'yes' is not a whole number"),
     "a gap": ("q1 0 a 1_0", "label '1_0' is not a whole number"),
+    "400 digits": (f"q1 0 a {'9' * 400}", r"label '9{57}\.\.\.' is not a whole number of up to 15 digits"),
+    "5000 digits": (f"q1 0 a -{'9' * 5000}", "is not a whole number of up to 15 digits"),
+    "JSON": ('{"q1": {"a": 1}}', "3 columns; qrels have 4: .*; this looks like JSON: write plain columns"),
+    "JSON of four words": ('{"q": "q1", "d": "a"}', "label .* is not .*; this looks like JSON"),
+    "CSV": ("query-id,corpus-id,score", "1 column; .*; this looks like CSV: part the columns by tabs or blanks"),
+    "CSV with semicolons": ("q1;0;a;1", "1 column; .*; this looks like CSV"),
     "two labels": ("q0 0 x 2", "'x' has label 2 for query 'q0', and label 1 on line 1; keep one"),
     "latin-1": ("q1 0 caf\udce9 1", r"not UTF-8 \(byte 17\); save it as UTF-8"),
 }
@@ -410,6 +519,12 @@ BAD_RUNS = {
     "nan": ("q1 Q0 a 1 NaN x", "score 'NaN' is not a finite number"),
     "inf": ("q1 Q0 a 1 -inf x", "score '-inf' is not a finite number"),
     "overflow": ("q1 Q0 a 1 1e999 x", "score '1e999' is not a finite number"),
+    "JSON": ('{"q1": {"a": 0.5}}', "3 columns; a run has 6: .*; this looks like JSON"),
+    "JSON of six words": (
+        '{"q": "q1", "d": "a", "s": 0.5}',
+        "score .* is not a finite number; .*; this looks like JSON",
+    ),
+    "CSV": ("q1,Q0,a,1,0.5,x", "1 column; .*; this looks like CSV"),
     "a comma": ("q1 Q0 a 1 0,5 x", "score '0,5' is not a finite number"),
     "a document twice": ("q0 Q0 x 2 0.4 x", r"'x' again for query 'q0' \(first on line 1\); keep its best score only"),
     "latin-1": ("q1 Q0 \udce9 1 1 x", "not UTF-8"),
@@ -471,11 +586,26 @@ def test_ids_that_never_match_are_shown_from_both_sides(tmp_path):
         (("--metrics", "bpref@10"), "bpref reads the whole ranking and takes no cut; write bpref"),
         (("--metrics", "evidence_recall@10"), "needs evidence as spans"),
         (("--metrics", " "), "unknown metric ''"),
+        (("--metrics", f"ndcg@{'9' * 5000}"), r"^localeval: ndcg@9{9}\.\.\.: a cut of 5000 digits"),
         (("--run", "x"), "score takes one run; for two there is localeval compare"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(words, message):
     assert_refused(message, "", "score", "--qrels", RUNS / "qrels.txt", "--run", RUNS / "bm25.run", *words)
+
+
+def test_every_metric_that_is_asked_is_given():
+    words = ("score", "--qrels", RUNS / "qrels.txt", "--run", RUNS / "bm25.run", "--json")
+    report = json.loads(call(*words, "--metrics", "rr", "map", "--metrics", "p@1")[1])
+    assert list(means(report)) == ["rr", "map", "p@1"]
+
+
+def test_an_option_that_takes_one_value_is_not_given_twice():
+    words = ("compare", "--qrels", RUNS / "qrels.txt", "--run", RUNS / "bm25.run", "--run", RUNS / "dense.run")
+    for option, value in (("--metric", "map"), ("--qrels", "other")):
+        code, said, problem = call(*words, "--metric", "ndcg@10", option, value)
+        assert code == 2 and not said and f"argument {option}: given twice; compare takes one" in problem
+    assert_refused("a cut of 5000 digits", "", *words, "--metric", f"p@{'1' * 5000}")
 
 
 @pytest.mark.parametrize("words", [("--level", "0"), ("--max-per-query", "-1"), ("--ties", "rank"), ("--gain", "log")])
@@ -497,6 +627,54 @@ def test_a_label_too_high_for_a_power_of_two_is_refused(tmp_path):
     words = ("score", "--qrels", qrels, "--run", run, "--metrics", "ndcg")
     assert means(json.loads(call(*words, "--json")[1])) == {"ndcg": 1.0}
     assert_refused("too high for the gain", "label 5000", *words, "--gain", "exponential")
+
+
+# --- pipes and terminals ---------------------------------------------------------------------------------------------
+
+
+def test_judgements_and_runs_may_come_through_pipes(tmp_path):
+    qrels, run = RUNS / "qrels.txt", RUNS / "bm25.run"
+    pipes = tmp_path / "qrels", tmp_path / "run"
+    for pipe, path in zip(pipes, (qrels, run), strict=True):
+        os.mkfifo(pipe)
+        threading.Thread(target=pipe.write_bytes, args=(path.read_bytes(),), daemon=True).start()
+    assert scored(*pipes) == scored(qrels, run)
+    os.mkfifo(tmp_path / "twice")
+    text = "q1 0 a 1\nq1 0 a 2\n"
+    threading.Thread(target=(tmp_path / "twice").write_text, args=(text,), daemon=True).start()
+    words = ("score", "--qrels", tmp_path / "twice", "--run", run)
+    assert_refused("label 2 for query 'q1', and label 1 on line 1", tmp_path, *words)
+    assert_refused("/dev/zero: neither a file nor a pipe", "", "score", "--qrels", "/dev/zero", "--run", run)
+
+
+def test_pages_do_not_come_through_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "page.pdf")
+    assert_refused("a pipe or a device", tmp_path, "quality", tmp_path / "page.pdf")
+
+
+def outside(*words, encoding="utf-8"):
+    """The same command in a process of its own."""
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "localeval", *map(str, words)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_ids_that_the_output_cannot_show_are_escaped(tmp_path):
+    qrels, run = write(tmp_path, {"q-茶": {"a": 1}, "q2": {"a": 1}}, {"q2": down("a")}, "thé")
+    for command in (("score",), ("compare", "--run", run)):
+        words = (*command, "--qrels", qrels, "--run", run)
+        out, problem = outside(*words, encoding="ascii").communicate()
+        assert rb"q-\u8336" in out and rb"th\xe9" in out and not problem
+        out, problem = outside(*words, "--json", encoding="ascii").communicate()
+        assert json.loads(out) == json.loads(call(*words, "--json")[1]) and not problem
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_reader_who_has_seen_enough_is_no_error(form):
+    process = outside("score", "--qrels", RUNS / "qrels.txt", "--run", RUNS / "bm25.run", "--per-query", *form)
+    process.stdout.close()  # before anything is written
+    assert process.stderr.read() == b"" and process.wait() == 0
+    process.stderr.close()
 
 
 # --- metrics by hand -------------------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
+import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -15,6 +17,7 @@ from localeval import metrics, trec
 from localeval.records import BadInput, Comparison
 
 METRICS = "ndcg@10 recall@100 rr@10 map judged@10"
+METRIC = "ndcg@10"
 PAGE_KEYS = ("doc_id", "page_index", "page_label", "class", "quality", "confidence", "reason")
 FILES = f"""\
 files:
@@ -26,7 +29,8 @@ SCORE = f"""\
 metrics: {", ".join(trec.METRICS)};
 with a cut as in ndcg@10, without one the whole ranking is read
 
-the mean is over judged queries that have a relevant document: one the run does not answer counts as 0. As trec_eval computes it:
+the mean is over judged queries that have a relevant document: one the run does not answer counts as 0. With --level, ndcg still
+asks for a label above 0 only; judged asks for none. As trec_eval computes it:
   trec_eval -c qrels run    localeval score --qrels qrels --run run --ties trec_eval --no-relevant zero
   trec_eval qrels run       the same with --answered-only
   trec_eval -q, -l 2, -M 100, -J    --per-query, --level 2, --max-per-query 100, --judged-only
@@ -37,18 +41,26 @@ the difference is second minus first, over the judged queries that have a releva
 """
 
 
+class _Once(argparse.Action):
+    """An option that may not be given again: the last one would win silently. Its default is None."""
+
+    def __call__(self, parser, namespace, value, option=None):
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, f"given twice; {parser.prog.split()[-1]} takes one")
+        setattr(namespace, self.dest, value)
+
+
 def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
     """What the three commands take."""
     score, compare, quality = (parsers[name] for name in ("score", "compare", "quality"))
     for parser, runs, epilog in ((score, "the run", SCORE), (compare, "a run; give two", COMPARE)):
         parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, epilog
         parser.description = textwrap.fill(parser.description, 79)
-        parser.add_argument(
-            "--qrels", type=Path, required=True, metavar="FILE", help="judgements, TREC or BEIR, or .gz"
-        )
+        judgements = "judgements, TREC or BEIR, or .gz"
+        parser.add_argument("--qrels", type=Path, required=True, action=_Once, metavar="FILE", help=judgements)
         parser.add_argument("--run", type=Path, required=True, action="append", metavar="FILE", help=f"{runs}, or .gz")
-    compare.add_argument("--metric", default="ndcg@10", help="default: %(default)s")
-    score.add_argument("--metrics", nargs="+", default=[METRICS], metavar="NAME", help=f"default: {METRICS}")
+    compare.add_argument("--metric", action=_Once, help=f"one: each further one is a further test; default: {METRIC}")
+    score.add_argument("--metrics", nargs="+", action="extend", metavar="NAME", help=f"default: {METRICS}")
     gain = "what ndcg gains from a label: itself, or 2^label - 1; default: %(default)s"
     score.add_argument("--gain", choices=trec.GAINS, default="linear", help=gain)
     for parser in (score, compare):
@@ -89,20 +101,30 @@ def score(arguments: argparse.Namespace) -> int:
     """One run against judgements: counts, means with intervals, and every convention that went into them."""
     if len(arguments.run) != 1:
         raise BadInput("--run: score takes one run; for two there is localeval compare")
-    names = list(dict.fromkeys(re.split(r"[\s,]+", " ".join(arguments.metrics).strip(" ,"))))
-    qrels, run = trec.read_qrels(arguments.qrels), trec.read_run(arguments.run[0])
+    names = list(dict.fromkeys(re.split(r"[\s,]+", " ".join(arguments.metrics or [METRICS]).strip(" ,"))))
+    notes: list[str] = []
+    qrels, run = trec.read_qrels(arguments.qrels, notes), trec.read_run(arguments.run[0], notes)
     trec.check_ids(qrels, run, arguments.qrels)
-    report = scored(qrels, run, names, _how(arguments), arguments.answered_only, arguments.no_relevant == "zero")
-    _print(report) if arguments.json else print("\n".join(_score_text(report, arguments.per_query)))
+    how, zero = _how(arguments), arguments.no_relevant == "zero"
+    report = scored(qrels, run, names, how, arguments.answered_only, zero, notes)
+    _print(report) if arguments.json else _write("\n".join(_score_text(report, arguments.per_query)))
     return 0
 
 
 def scored(
-    qrels: trec.Qrels, run: trec.Run, names: list[str], how: trec.Conventions, answered_only=False, zero=False
+    qrels: trec.Qrels,
+    run: trec.Run,
+    names: list[str],
+    how: trec.Conventions,
+    answered_only: bool = False,
+    zero: bool = False,
+    notes: Iterable[str] = (),
 ) -> dict:
     """What `score --json` prints: rule, queries, conventions, metrics, per_query, notes.
 
-    answered_only: queries that the run does not answer have no value. zero: queries without a relevant document have 0.
+    answered_only: queries that the run does not answer have no value. zero: queries without a relevant document have 0. Both
+    `not_eligible` count judged queries: without a label of the level, and of a metric those that have no value of it. notes: of
+    the files.
     """
     from localeval import stats
 
@@ -118,7 +140,9 @@ def scored(
         best = [got.ceiling[query][name] or 0.0 for query in values]
         about = asdict(stats.interval(list(values.values()), binary=metrics.is_binary(name)))
         gain = {"gain": how.gain} if name.partition("@")[0] == "ndcg" else {}
-        rows.append({"metric": name, **gain, **about, "ceiling": math.fsum(best) / len(best) if best else math.nan})
+        without = sum(row[name] is None for row in got.values.values())
+        highest = math.fsum(best) / len(best) if best else math.nan
+        rows.append({"metric": name, **gain, **about, "ceiling": highest, "not_eligible": without})
     return {
         "rule": trec.RULE,
         "run": run.name,
@@ -138,7 +162,7 @@ def scored(
         "ties": how.ties,
         "metrics": rows,
         "per_query": table,
-        "notes": list(_notes(qrels, run, names, how)),
+        "notes": [*notes, *_notes(qrels, run, names, how)],
     }
 
 
@@ -156,7 +180,7 @@ def _notes(qrels: trec.Qrels, run: trec.Run, names: Iterable[str], how: trec.Con
     below = sum(label < 0 for labels in qrels.values() for label in labels.values())
     if below:
         yield f"labels below 0: {below}; they are read as no judgement"
-    tied = trec.tied(qrels, run)
+    tied = trec.tied(qrels, run, how.ties)
     if tied:
         yield f"equal scores with different labels in {len(tied)} of {len(answered)} queries: the tie rule decides ({trec.some(tied)})"
 
@@ -166,10 +190,13 @@ def _score_text(report: dict, per_query: bool) -> Iterable[str]:
     named = lambda key: f" ({trec.some(ids[key])})" if ids[key] else ""
     missing = "left out of the mean: --answered-only" if how["answered_only"] else "counted as 0"
     empty = "counted as 0" if how["no_relevant"] == "zero" else "left out of the mean"
+    if missing == "counted as 0" != empty and set(ids["missing"]) & set(ids["not_eligible"]):
+        missing += " unless empty"
+    document = "relevant document" + (f" (label {how['level']} or more)" if how["level"] > 1 else "")
     yield f"run       {report['run']}"
     yield f"judged    {queries['judged']} queries, {queries['answered']} answered by the run"
     yield f"missing   {queries['missing']} judged, not in the run: {missing}{named('missing')}"
-    yield f"empty     {queries['not_eligible']} judged, without a relevant document: {empty}{named('not_eligible')}"
+    yield f"empty     {queries['not_eligible']} judged, without a {document}: {empty}{named('not_eligible')}{_kept(report)}"
     yield f"unjudged  {queries['unjudged']} in the run, not judged: ignored{named('unjudged')}"
     yield from _conventions(trec.Conventions(**{key: how[key] for key in asdict(trec.DEFAULT)}))
     yield from (f"note      {note}" for note in report["notes"])
@@ -185,9 +212,17 @@ def _score_text(report: dict, per_query: bool) -> Iterable[str]:
             yield f"{query:<{first}}" + "".join(_figure(row[name], max(8, len(name)) + 2) for name in names)
 
 
+def _kept(report: dict) -> str:
+    """Which metrics have a value for queries without a relevant document all the same."""
+    empty = report["queries"]["not_eligible"]
+    kept = {row["metric"]: empty - row["not_eligible"] for row in report["metrics"] if row["not_eligible"] < empty}
+    return "".join(f"; {name} has a value for {some} of {empty}" for name, some in kept.items())
+
+
 def _conventions(how: trec.Conventions) -> Iterable[str]:
     gain = f"ndcg gains {trec.GAINS[how.gain]} ({how.gain})"
-    yield f"rule      {trec.RULE}: a label of {how.level} or more is relevant; {gain}"
+    all_labels = ", whatever the level" if how.level > 1 else ""
+    yield f"rule      {trec.RULE}: a label of {how.level} or more is relevant; {gain}{all_labels}"
     yield f"ties      {how.ties}: {trec.TIES[how.ties]}; the rank column is ignored"
     if how.depth:
         yield f"depth     the first {how.depth} ranks of each query"
@@ -209,12 +244,17 @@ def compare(arguments: argparse.Namespace) -> int:
         raise BadInput(
             f"--run: compare takes two runs, found {len(arguments.run)}; the difference is second minus first"
         )
-    qrels, runs = trec.read_qrels(arguments.qrels), [trec.read_run(path) for path in arguments.run]
+    notes: list[str] = []
+    qrels, runs = trec.read_qrels(arguments.qrels, notes), [trec.read_run(path, notes) for path in arguments.run]
     for run in runs:
         trec.check_ids(qrels, run, arguments.qrels)
     how = _how(arguments)
-    got = compared(qrels, runs, arguments.metric, how)
-    _print(asdict(got)) if arguments.json else print("\n".join(_compare_text(qrels, runs, got, how)))
+    got = compared(qrels, runs, arguments.metric or METRIC, how)
+    if arguments.json:  # the fields of a comparison have no place for notes
+        print("".join(f"localeval: note: {note}\n" for note in notes), end="", file=sys.stderr)
+        _print(asdict(got))
+    else:
+        _write("\n".join(_compare_text(qrels, runs, got, how, notes)))
     return 0
 
 
@@ -227,7 +267,8 @@ def compared(qrels: trec.Qrels, runs: list[trec.Run], metric: str, how: trec.Con
         values = trec.scores(qrels, run, [metric], how).values
         sides.append({query: row[metric] for query, row in values.items() if row[metric] is not None})
     if not sides[0]:
-        raise BadInput(f"no judged query has a relevant document (a label of {how.level} or more); nothing to compare")
+        level = 1 if metric.partition("@")[0] in trec.BY_GRADE else how.level
+        raise BadInput(f"no judged query has a relevant document (a label of {level} or more); nothing to compare")
     return stats.compare(*sides, metric=metric, rule=trec.RULE, names=_names(runs))
 
 
@@ -239,7 +280,9 @@ def _names(runs: list[trec.Run]) -> tuple[str, str]:
     return tuple(str(run.path) for run in runs)
 
 
-def _compare_text(qrels: trec.Qrels, runs: list[trec.Run], got: Comparison, how: trec.Conventions) -> Iterable[str]:
+def _compare_text(
+    qrels: trec.Qrels, runs: list[trec.Run], got: Comparison, how: trec.Conventions, notes: Iterable[str]
+) -> Iterable[str]:
     from localeval import stats
 
     yield f"metric    {got.metric}, {got.candidate} minus {got.baseline}"
@@ -247,6 +290,7 @@ def _compare_text(qrels: trec.Qrels, runs: list[trec.Run], got: Comparison, how:
         missing = qrels.keys() - run.hits.keys()
         yield f"{role:<10}{name}: {len(missing)} of {len(qrels)} judged queries missing, counted as 0{_named(missing)}"
     yield from _conventions(how)
+    yield from (f"note      {note}" for note in notes)
     yield f"\ndifference  {got.delta:+.4f}  {_signed_range(got)}  n = {got.n}"
     yield f"p           {got.p_value:.4g}, sign-flip permutation, two-sided"
     smallest = "not defined: the differences do not vary" if math.isnan(got.mde) else f"{got.mde:.4f} (80 % power)"
@@ -267,6 +311,8 @@ def quality(arguments: argparse.Namespace) -> int:
     path = arguments.path
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder; name a PDF or a folder of documents")
+    if not (path.is_file() or path.is_dir()):
+        raise BadInput(f"{path}: a pipe or a device; pages are read in any order, so save it as a file first")
     corpus = _read(path)
     report = {
         "documents": [],
@@ -280,7 +326,7 @@ def quality(arguments: argparse.Namespace) -> int:
         pages = page_table(corpus)
         report["documents"] = document_table(pages).to_dict("records")
         report["pages"] = pages[list(PAGE_KEYS)].to_dict("records")
-    _print(report) if arguments.json else print("\n".join(_quality_text(report)))
+    _print(report) if arguments.json else _write("\n".join(_quality_text(report)))
     return int(not corpus.documents)
 
 
@@ -318,7 +364,26 @@ def _count(number: int, what: str) -> str:
 
 
 def _print(report: dict) -> None:
-    print(json.dumps(_plain(report), indent=1, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(_plain(report), indent=1, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(_encoding())
+    except UnicodeEncodeError:
+        text = json.dumps(_plain(report), indent=1, allow_nan=False)
+    _write(text)
+
+
+def _encoding() -> str:
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
+def _write(text: str) -> None:
+    """Prints; what the output cannot show is escaped, and a reader who has seen enough (`head`) is no error."""
+    try:
+        print(text.encode(_encoding(), "backslashreplace").decode(_encoding()), flush=True)
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # else Python complains when it flushes at the end
 
 
 def _plain(value):

@@ -118,8 +118,13 @@ def sign_flip(differences: Sequence[float], *, seed: int = SEED, n_resamples: in
     if 2**n <= n_resamples:
         signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
         return float(np.mean(np.abs(signs @ differences) >= observed))
-    signs = np.random.default_rng(seed).integers(0, 2, size=(n_resamples, n), dtype=np.int8) * 2 - 1
-    return float((np.sum(np.abs(signs @ differences) >= observed) + 1) / (n_resamples + 1))
+    generator, beyond = np.random.default_rng(seed), 0
+    block = max(4, DRAWS // n // 4 * 4)  # four signs of one draw: in blocks of whole draws the stream is the same
+    for done in range(0, n_resamples, block):
+        size = (min(block, n_resamples - done), n)
+        signs = generator.integers(0, 2, size=size, dtype=np.int8) * 2 - 1
+        beyond += int(np.sum(np.abs(signs @ differences) >= observed))
+    return float((beyond + 1) / (n_resamples + 1))
 
 
 def mde(differences: Sequence[float]) -> float:
