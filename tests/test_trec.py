@@ -767,7 +767,7 @@ def test_the_page_shows_what_the_commands_print(monkeypatch):
     assert len(shown) == 2
     for block in shown:
         command, _, output = block.partition("\n")
-        code, said, _ = call(*shlex.split(command.removeprefix("$ localeval ")))
+        code, said, _ = call(*shlex.split(command.removeprefix("$ .venv/bin/localeval ")))
         assert code == 0 and said == output
 
 

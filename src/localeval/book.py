@@ -300,7 +300,8 @@ def check_glue(root: Path) -> list[str]:
 
 def _without_code(text: str) -> str:
     """A page with its blocks of code blank, lines kept."""
-    return re.sub(r"^```(?!\{)[^\n]*\n.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.S | re.M)
+    blank = lambda block: block[0] if block[1].startswith("{") else "\n" * block[0].count("\n")
+    return re.sub(r"^```([^\n]*)\n.*?^```", blank, text, flags=re.S | re.M)
 
 
 def _glued(path: Path) -> set[str]:
