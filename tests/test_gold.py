@@ -115,6 +115,13 @@ def test_each_document_is_folded_once_however_the_questions_are_ordered(tmp_path
     assert sum(text.startswith("Document") for text in folded) == 40
 
 
+def test_no_pattern_is_made_for_a_quote_that_stands_there_as_it_is(monkeypatch):
+    monkeypatch.setattr(gold, "_pattern", lambda needle: pytest.fail("a pattern was made"))
+    assert gold.find_quote("Tea and cof-\nfee. Tea.", "tea") == []
+    assert gold.find_quote("Tea and cof-\nfee. Tea.", "Tea") == [(0, 3), (18, 21)]
+    assert gold.find_quote("Чай и кофе. Чай-\nник. Чай.", "Чай.") == [(22, 26)]
+
+
 @pytest.mark.parametrize(
     ("quote", "stops"),
     [

@@ -19,12 +19,13 @@ import json
 import re
 import unicodedata
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from localeval.chunking import sections
 from localeval.corpus import Corpus
@@ -35,7 +36,6 @@ CONTEXT = 32  # characters of anchor text kept on each side
 LISTED = 20  # further bad lines that an error numbers
 MEANINGFUL = 12  # characters; a shorter agreement of a quote with a document is chance
 QUERY_KEYS = tuple(field.name for field in fields(Query))
-Folded = Callable[[str], tuple[str, array]]  # of a document, by its id: what `fold` makes of its text
 EVIDENCE_KEYS = ("doc_id", *(field.name for field in fields(Evidence) if field.name != "span"))
 
 
@@ -85,8 +85,11 @@ _SAME = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-", "\u00ad": None}
 )
 _PIECE = re.compile(
-    r"(?P<plain>[!-,.-~]+)|(?P<line_end>(?<=\S)(?:[-–—−‐‑][^\S\n]*\n|\u00ad(?=\s))\s*)|(?P<space>\s+)|(?P<other>.)"
+    r"(?P<plain>[!-,.-~]+(?:[ -](?=[!-~])[!-,.-~]*)*)"
+    r"|(?P<line_end>(?<=\S)(?:[-–—−‐‑][^\S\n]*\n|\u00ad(?=\s))\s*)|(?P<space>\s+)"
+    r"|(?P<foreign>[^\s\x00-\x7f‘’“”–—−‐‑\u00ad]+)|(?P<other>.)"
 )
+_HYPHEN = re.compile("-[ \n]?")
 
 
 def fold(text: str) -> tuple[str, array]:
@@ -99,7 +102,7 @@ def fold(text: str) -> tuple[str, array]:
     folded, offsets = [], array("L")
     for piece in _PIECE.finditer(text):
         at, letters = piece.start(), piece[0]
-        if piece.lastgroup == "plain":
+        if piece.lastgroup == "plain" or (piece.lastgroup == "foreign" and unicodedata.is_normalized("NFKD", letters)):
             offsets.extend(range(at, piece.end()))
         elif piece.lastgroup == "line_end":
             letters = "-\n"
@@ -108,47 +111,99 @@ def fold(text: str) -> tuple[str, array]:
             letters = "" if folded and folded[-1] in (" ", "-\n") else " "
             offsets.extend([at] * len(letters))
         else:
-            apart = unicodedata.normalize("NFKD", letters)
-            letters = (letters if apart[0] == " " else apart).translate(_SAME)  # an accent alone stays whole
-            offsets.extend([at] * len(letters))
+            apart = [_apart(letter) for letter in letters]
+            letters = "".join(apart)
+            offsets.extend(at + number for number, parts in enumerate(apart) for _ in parts)
         if letters:
             folded.append(letters)
     return "".join(folded), offsets
 
 
-_fold_document = lru_cache(maxsize=16)(fold)  # many quotes are looked up in one document
+@lru_cache(maxsize=4096)
+def _apart(letter: str) -> str:
+    parts = unicodedata.normalize("NFKD", letter)
+    return (letter if parts[0] == " " else parts).translate(_SAME)  # an accent alone stays whole
 
 
-def find_quote(text: str, quote: str) -> list[tuple[int, int]]:
+class Prepared(NamedTuple):
+    """One text, ready for many quotes: folded, and once more without its hyphens and the space or line end behind each.
+
+    cuts: where in `bare` something was left out; missing: how many characters up to there.
+    """
+
+    folded: str
+    offsets: array
+    bare: str
+    cuts: array
+    missing: array
+
+
+Texts = Callable[[str], Prepared]  # of a document, by its id
+
+
+def prepare(text: str) -> Prepared:
+    folded, offsets = fold(text)
+    cuts, missing = array("L", [0]), array("L", [0])
+    for hyphen in _HYPHEN.finditer(folded):
+        cuts.append(hyphen.start() - missing[-1])
+        missing.append(missing[-1] + len(hyphen[0]))
+    return Prepared(folded, offsets, _HYPHEN.sub("", folded), cuts, missing)
+
+
+_prepare_document = lru_cache(maxsize=16)(prepare)  # many quotes are looked up in one document
+
+
+def find_quote(text: str | Prepared, quote: str) -> list[tuple[int, int]]:
     """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks.
 
     A hyphen at the end of a line of the text counts as a hyphen or as nothing. An accent belongs to its letter: "cafe" is
-    not in "café".
+    not in "café". Who looks up many quotes in many texts passes what `prepare` makes of each.
     """
-    return _places(*_fold_document(text), _needle(quote))
+    return _places(_prepare_document(text) if isinstance(text, str) else text, _needle(quote))
 
 
 def _needle(quote: str) -> str:
     return fold(quote)[0].strip()
 
 
-def _places(folded: str, offsets: array, needle: str) -> list[tuple[int, int]]:
-    pattern = _pattern(needle, "\n" in folded)
-    places, found = [], pattern.search(folded) if needle else None
-    while found:
-        start, end = found.span()
-        if not any(_inside_letter(folded, offsets, at) for at in (start, end)):
-            places.append((offsets[start], offsets[end - 1] + 1))
-        found = pattern.search(folded, start + 1)
-    return places
+def _places(text: Prepared, needle: str) -> list[tuple[int, int]]:
+    return [
+        (text.offsets[start], text.offsets[end - 1] + 1)
+        for start, end in _standing(text, needle)
+        if not any(_inside_letter(text, at) for at in (start, end))
+    ]
+
+
+def _standing(text: Prepared, needle: str) -> Iterator[tuple[int, int]]:
+    """Every place of the needle in the folded text, from left to right; those inside a letter too."""
+    bare = _HYPHEN.sub("", needle)
+    if needle.startswith("-") or not bare:
+        found = _pattern(needle).search(text.folded) if needle else None
+        while found:
+            yield found.span()
+            found = _pattern(needle).search(text.folded, found.start() + 1)
+        return
+    at = text.bare.find(bare)
+    while at >= 0:
+        start = at + text.missing[bisect_right(text.cuts, at) - 1]
+        end = _end(text, needle, start)
+        if end:
+            yield start, end
+        at = text.bare.find(bare, at + 1)
+
+
+def _end(text: Prepared, needle: str, start: int) -> int:
+    """Where the needle that begins here ends; 0 where another text begins."""
+    plain = needle.replace("-\n", "- ")
+    if text.folded.startswith(plain, start):
+        return start + len(plain)
+    found = _pattern(needle).match(text.folded, start)
+    return found.end() if found else 0
 
 
 @lru_cache(maxsize=64)
-def _pattern(needle: str, line_ends: bool) -> re.Pattern:
-    """Finds the needle in folded text; `line_ends`: the text has hyphens at line ends, which may stand for nothing."""
-    needle = needle.replace("-\n", "- ")
-    if not line_ends:
-        return re.compile(re.escape(needle))
+def _pattern(needle: str) -> re.Pattern:
+    """Finds the needle in folded text, where a hyphen at a line end may stand for nothing."""
     parts, needle = [], needle.replace("- ", "-\n")
     for one, two in zip_longest(needle, needle[1:], fillvalue=""):
         part = "[ \n]" if one == "\n" else re.escape(one)
@@ -164,25 +219,25 @@ def _is_mark(letter: str) -> bool:
     return unicodedata.category(letter).startswith("M")
 
 
-def _inside_letter(folded: str, offsets: array, at: int) -> bool:
+def _inside_letter(text: Prepared, at: int) -> bool:
     """True between a letter and its accents, and between the parts of one character of the raw text."""
-    return 0 < at < len(folded) and (offsets[at - 1] == offsets[at] or _is_mark(folded[at]))
+    return 0 < at < len(text.folded) and (text.offsets[at - 1] == text.offsets[at] or _is_mark(text.folded[at]))
 
 
-def _where_it_stops(text: str, folded: str, offsets: array, needle: str) -> str:
+def _where_it_stops(raw: str, text: Prepared, needle: str) -> str:
     """How far a quote that is not found agrees with the text, in whole words; empty when hardly anything agrees."""
-    search = lambda part: _pattern(part, "\n" in folded).search(folded)
-    agreed = bisect_left(range(1, len(needle) + 1), True, key=lambda length: search(needle[:length]) is None)
+    first = lambda length: next(_standing(text, needle[:length]), None)
+    agreed = bisect_left(range(1, len(needle) + 1), True, key=lambda length: first(length) is None)
     if agreed < MEANINGFUL:
         return ""
-    found = search(needle[:agreed])
-    following = needle[agreed : agreed + 1] + folded[found.end() : found.end() + 1]
+    start, end = first(agreed)
+    following = needle[agreed : agreed + 1] + text.folded[end : end + 1]
     within_word = needle[agreed - 1].isalnum() and any(one.isalnum() or _is_mark(one) for one in following)
     words_agreed = needle[:agreed].rpartition(" ")[0] if within_word else needle[:agreed].rstrip()
     if len(words_agreed) < MEANINGFUL:
         return ""
-    stop = offsets[_pattern(words_agreed, "\n" in folded).match(folded, found.start()).end() - 1] + 1
-    known, rest = _tidy(text[offsets[found.start()] : stop]), _tidy(text[stop : stop + 2 * CONTEXT]).strip()
+    stop = text.offsets[_end(text, words_agreed, start) - 1] + 1
+    known, rest = _tidy(raw[text.offsets[start] : stop]), _tidy(raw[stop : stop + 2 * CONTEXT]).strip()
     shown = known if len(known) <= CONTEXT else "…" + known[-CONTEXT:].lstrip()
     goes_on = f"the document goes on with {rest[:CONTEXT]!r}" if rest else "the document ends there"
     return f"it matches up to {shown!r} and {goes_on}"
@@ -210,11 +265,11 @@ def load(path: Path, corpus: Corpus) -> list[Query]:
     """
     seen: dict[str, int] = {}
     queries, problems = [], {}
-    folded = lru_cache(maxsize=None)(lambda doc_id: fold(corpus[doc_id].text))  # each document once, for this file only
+    texts = lru_cache(maxsize=None)(lambda doc_id: prepare(corpus[doc_id].text))  # each once, for this file only
     for number, line in _lines(path):
         try:
             row = _object(line, f"{path}:{number}")
-            queries.append(_query(row, _named(row, f"{path}:{number}", number, seen), corpus, folded))
+            queries.append(_query(row, _named(row, f"{path}:{number}", number, seen), corpus, texts))
         except BadInput as error:
             problems[number] = str(error)
     if problems:
@@ -299,15 +354,15 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:60] + "…"
 
 
-def _query(row: dict, where: str, corpus: Corpus, folded: Folded) -> Query:
+def _query(row: dict, where: str, corpus: Corpus, texts: Texts) -> Query:
     _checked(row, QUERY_KEYS, where)
-    found = tuple(_evidence(item, where, corpus, folded) for item in row["evidence"])
+    found = tuple(_evidence(item, where, corpus, texts) for item in row["evidence"])
     if len({(item.span, item.kind) for item in found}) < len(found):
         raise BadInput(f"{where}: the same evidence is listed twice; keep it once, with its higher grade")
     return Query(**(row | {"evidence": found, "tags": tuple(row.get("tags", ()))}))
 
 
-def _evidence(item: dict, where: str, corpus: Corpus, folded: Folded) -> Evidence:
+def _evidence(item: dict, where: str, corpus: Corpus, texts: Texts) -> Evidence:
     _checked(item, EVIDENCE_KEYS, where)
     doc_id, kind, grade = item["doc_id"], item.get("kind", "span"), item.get("grade", 1)
     if doc_id not in corpus.layouts:
@@ -319,14 +374,14 @@ def _evidence(item: dict, where: str, corpus: Corpus, folded: Folded) -> Evidenc
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
     if not corpus.layouts[doc_id].pages and (kind == "page" or item.get("page_index") is not None):
         raise BadInput(f"{where}: {doc_id} has no pages; leave out 'page_index', and quote instead of kind 'page'")
-    span = _place(item, doc_id, kind, where, corpus, folded)
+    span = _place(item, doc_id, kind, where, corpus, texts)
     rest = {key: item[key] for key in ("quote", "before", "after", "page_index") if key in item}
     if kind == "span":
         rest = anchor(corpus, span) | {"quote": item["quote"]}
     return Evidence(span, grade, kind, **rest)
 
 
-def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus, folded: Folded) -> Span:
+def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus, texts: Texts) -> Span:
     document, layout = corpus[doc_id], corpus.layouts[doc_id]
     if kind == "document":
         return Span(doc_id, 0, len(document.text))
@@ -342,7 +397,7 @@ def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus, folde
         raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
     if kind == "section":
         return _section(quote, doc_id, where, corpus)
-    return _one_place(item, quote, doc_id, where, corpus, folded)
+    return _one_place(item, quote, doc_id, where, corpus, texts)
 
 
 def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
@@ -357,12 +412,12 @@ def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
     return Span(doc_id, *found[0])
 
 
-def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus, folded: Folded) -> Span:
+def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus, texts: Texts) -> Span:
     """The one place of the quote that agrees best with its anchor; none, or several alike, is an error."""
     needle = _needle(quote)
-    places = [Span(doc_id, *place) for place in _places(*folded(doc_id), needle)]
+    places = [Span(doc_id, *place) for place in _places(texts(doc_id), needle)]
     if not places:
-        stops = _where_it_stops(corpus[doc_id].text, *folded(doc_id), needle)
+        stops = _where_it_stops(corpus[doc_id].text, texts(doc_id), needle)
         remedy = stops or "quote its exact words (line breaks do not matter)"
         raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:60]!r}; {remedy}")
     page = item.get("page_index")
