@@ -97,6 +97,67 @@ def test_a_letter_is_not_cut_in_two(text, quote, places):
     assert gold.find_quote(text, quote) == places
 
 
+@pytest.mark.parametrize(
+    ("text", "quote", "found"),
+    [
+        ("for 15 minutes", "5 minutes", []),
+        ("for 15 minutes and 5 minutes", "5 minutes", ["5 minutes"]),
+        ("for 5 minutes", "for 5 minute", []),
+        ("concatenated", "cat", []),
+        ("the cat, cats", "cat", ["cat"]),
+        ("1.5 mg", "5 mg", []),
+        ("2,5 mg", "5 mg", []),
+        ("2,5 mg", "2", []),
+        ("2,5 mg", "2,", []),
+        ("1.5 mg", ".5 mg", []),
+        ("10.5 mg", "0.5 mg", []),
+        ("12’500 m", "500 m", []),
+        ("take 5. 5 mg, 5", "5", ["5", "5", "5"]),
+        ("No.5, no,5 and 5.", "5", ["5", "5", "5"]),
+        ("for 5mg", "5", []),
+        ("for 5 m²", "5 m", []),
+        ("1½ cups", "½ cups", []),
+        ("Être être", "être", ["être"]),
+        ("cafe\u0301s, cafe\u0301", "café", ["cafe\u0301"]),
+        ("пять, десять, пять", "пять", ["пять", "пять"]),
+        ("Pre-war start-\nup", "up", ["up"]),
+        ("茶碗と茶", "茶", ["茶", "茶"]),
+        ("煮沸15分間", "15", ["15"]),
+        ("煮沸15分間", "5分", []),
+        ("カップがある", "プが", ["プが"]),
+        ("ต้มน้ำนาน", "น้ำ", ["น้ำ"]),
+        ("Tシャツ", "シャツ", ["シャツ"]),
+    ],
+)
+def test_a_quote_does_not_begin_or_end_inside_a_word_or_a_number(text, quote, found):
+    assert [text[start:end] for start, end in gold.find_quote(text, quote)] == found
+
+
+@pytest.mark.parametrize(
+    ("quote", "inside"),
+    [
+        ("00 °C", "'900 °C'"),
+        ("temp is 9", "'temp is 900'"),
+        ("or a day", "'for a day'"),
+        ("t slowly. Cool", "'it slowly. Cool'"),
+        ("emp is 900 °C, never more. Fire it slowly. Glazes Fire it slowly. Cool", "'temp is .* Glazes Fire.*…'"),
+        ("900 °C, never more. Fire it slowly. Glazes Fire it slowly. Cool it for a da", "'….* Cool it for a day'"),
+    ],
+)
+def test_a_quote_inside_a_longer_word_is_told_from_one_that_is_not_there(tmp_path, corpus, quote, inside):
+    message = f"quote not found in kiln.pdf: .*; it stands only inside a longer word or number: {inside}$"
+    with pytest.raises(BadInput, match=message):
+        gold.load(write(tmp_path, row(evidence={"quote": quote})), corpus)
+
+
+def test_where_a_quote_stops_is_not_told_from_inside_a_number(tmp_path):
+    text = "It takes 15 minutes of boiling in all. Or 5 minutes of boil."
+    one = Corpus((make_document("a.txt", text, b""),), {"a.txt": Layout("a.txt")}, {})
+    evidence = {"doc_id": "a.txt", "quote": "5 minutes of boiling in a pot"}
+    with pytest.raises(BadInput, match="up to '5 minutes of' and the document goes on with 'boil.'"):
+        gold.load(write(tmp_path, row(evidence=evidence)), one)
+
+
 def test_each_document_is_folded_once_however_the_questions_are_ordered(tmp_path, monkeypatch):
     documents = tuple(make_document(f"{i:02d}.txt", f"Document {i:02d} speaks of kilns.", b"") for i in range(40))
     many = Corpus(documents, {doc.doc_id: Layout(doc.doc_id) for doc in documents}, {})
@@ -324,9 +385,13 @@ LETTERS = st.text(max_size=80) | st.text("ab-\u00ad\u0301é´ \n½", max_size=80
 
 
 @given(LETTERS, st.integers(0, 80), st.integers(1, 30))
-def test_every_slice_is_found_where_it_stands(text, start, length):
+def test_every_slice_between_words_is_found_where_it_stands(text, start, length):
     quote = text[start : start + length]
-    needle, following = gold.fold(quote)[0].strip(), gold.fold(text[start + length :])[0]
+    previous, inner, following = (gold.fold(part)[0] for part in (text[:start], quote, text[start + length :]))
+    needle, whole = inner.strip(), previous + inner + following
     if not needle or any(unicodedata.category(letter)[0] == "M" for letter in needle[0] + following[:1]):
+        return
+    borders = (len(inner) - len(inner.lstrip()), len(inner.rstrip()))
+    if any(gold._inside_word(whole, len(previous) + at) for at in borders):
         return
     assert any(a <= start + len(quote) and b >= start for a, b in gold.find_quote(text, quote))

@@ -30,9 +30,10 @@ from typing import NamedTuple
 from localeval.chunking import sections
 from localeval.corpus import Corpus
 from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
-from localeval.tokens import words
+from localeval.tokens import _UNSPACED, words
 
 CONTEXT = 32  # characters of anchor text kept on each side
+SHOWN = 60  # characters of a value or a quote that an error repeats
 LISTED = 20  # further bad lines that an error numbers
 MEANINGFUL = 12  # characters; a shorter agreement of a quote with a document is chance
 QUERY_KEYS = tuple(field.name for field in fields(Query))
@@ -90,6 +91,7 @@ _PIECE = re.compile(
     r"|(?P<foreign>[^\s\x00-\x7f‘’“”–—−‐‑\u00ad]+)|(?P<other>.)"
 )
 _HYPHEN = re.compile("-[ \n]?")
+_POINTS = ".,'٫٬"  # between two digits they are part of a number
 
 
 def fold(text: str) -> tuple[str, array]:
@@ -156,8 +158,9 @@ _prepare_document = lru_cache(maxsize=16)(prepare)  # many quotes are looked up 
 def find_quote(text: str | Prepared, quote: str) -> list[tuple[int, int]]:
     """Offsets of every place where the quote stands, whatever the line breaks and the kind of quotation marks.
 
-    A hyphen at the end of a line of the text counts as a hyphen or as nothing. An accent belongs to its letter: "cafe" is
-    not in "café". Who looks up many quotes in many texts passes what `prepare` makes of each.
+    A hyphen at the end of a line of the text counts as a hyphen or as nothing. An accent belongs to its letter, a letter to
+    its word and a digit to its number: "cafe" is not in "café", "cat" not in "cats", "5 mg" not in "2.5 mg". Who looks up
+    many quotes in many texts passes what `prepare` makes of each.
     """
     return _places(_prepare_document(text) if isinstance(text, str) else text, _needle(quote))
 
@@ -170,12 +173,12 @@ def _places(text: Prepared, needle: str) -> list[tuple[int, int]]:
     return [
         (text.offsets[start], text.offsets[end - 1] + 1)
         for start, end in _standing(text, needle)
-        if not any(_inside_letter(text, at) for at in (start, end))
+        if not any(_inside_letter(text, at) or _inside_word(text.folded, at) for at in (start, end))
     ]
 
 
 def _standing(text: Prepared, needle: str) -> Iterator[tuple[int, int]]:
-    """Every place of the needle in the folded text, from left to right; those inside a letter too."""
+    """Every place of the needle in the folded text, from left to right; those inside a letter or a word too."""
     bare = _HYPHEN.sub("", needle)
     if needle.startswith("-") or not bare:
         found = _pattern(needle).search(text.folded) if needle else None
@@ -224,9 +227,43 @@ def _inside_letter(text: Prepared, at: int) -> bool:
     return 0 < at < len(text.folded) and (text.offsets[at - 1] == text.offsets[at] or _is_mark(text.folded[at]))
 
 
+def _inside_word(folded: str, at: int) -> bool:
+    """True inside a run of letters and digits, and inside a number with a point. Scripts without spaces have no such runs."""
+    before, after = folded[max(0, at - 2) : at], folded[at : at + 2]
+    if not before or not after:
+        return False
+    if _of_word(before[-1]) and _of_word(after[0]):
+        return True
+    number = before + after
+    point = len(before) - 1 if before[-1] in _POINTS else len(before) if after[0] in _POINTS else 0
+    return 0 < point < len(number) - 1 and number[point - 1].isdigit() and number[point + 1].isdigit()
+
+
+def _of_word(letter: str) -> bool:
+    return (letter.isalnum() or _is_mark(letter)) and not _UNSPACED.match(letter)
+
+
+def _longer(raw: str, text: Prepared, needle: str) -> str:
+    """The word or number that the quote stands inside of; empty when it stands nowhere."""
+    for start, end in _standing(text, needle):
+        if any(_inside_letter(text, at) for at in (start, end)):
+            continue
+        while _inside_word(text.folded, start):
+            start -= 1
+        cut = _inside_word(text.folded, end)
+        while _inside_word(text.folded, end):
+            end += 1
+        shown = _tidy(raw[text.offsets[start] : text.offsets[end - 1] + 1])
+        if len(shown) > SHOWN:
+            shown = "…" + shown[-SHOWN:] if cut else shown[:SHOWN] + "…"
+        return f"it stands only inside a longer word or number: {shown!r}"
+    return ""
+
+
 def _where_it_stops(raw: str, text: Prepared, needle: str) -> str:
     """How far a quote that is not found agrees with the text, in whole words; empty when hardly anything agrees."""
-    first = lambda length: next(_standing(text, needle[:length]), None)
+    begins = lambda place: not _inside_word(text.folded, place[0])
+    first = lambda length: next(filter(begins, _standing(text, needle[:length])), None)
     agreed = bisect_left(range(1, len(needle) + 1), True, key=lambda length: first(length) is None)
     if agreed < MEANINGFUL:
         return ""
@@ -351,7 +388,7 @@ def _checked(row: dict, keys: Sequence[str], where: str) -> None:
 def _shown(value: object) -> str:
     """A value as it stands in the file, cut short."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:60] + "…"
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
 
 
 def _query(row: dict, where: str, corpus: Corpus, texts: Texts) -> Query:
@@ -417,22 +454,22 @@ def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus, 
     needle = _needle(quote)
     places = [Span(doc_id, *place) for place in _places(texts(doc_id), needle)]
     if not places:
-        stops = _where_it_stops(corpus[doc_id].text, texts(doc_id), needle)
-        remedy = stops or "quote its exact words (line breaks do not matter)"
-        raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:60]!r}; {remedy}")
+        found = (corpus[doc_id].text, texts(doc_id), needle)
+        remedy = _longer(*found) or _where_it_stops(*found) or "quote its exact words (line breaks do not matter)"
+        raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:SHOWN]!r}; {remedy}")
     page = item.get("page_index")
     if page is not None:
         on_page = [span for span in places if corpus.layouts[doc_id].page_of(span) == page]
         if not on_page:
             found = corpus.layouts[doc_id].page_of(places[0])
-            raise BadInput(f"{where}: quote stands on page_index {found} of {doc_id}, not on {page}: {quote[:60]!r}")
+            raise BadInput(f"{where}: quote stands on page_index {found} of {doc_id}, not on {page}: {quote[:SHOWN]!r}")
         places = on_page
     if len(places) > 1:
         agreement = [_agreement(item, anchor(corpus, span)) for span in places]
         places = [span for span, score in zip(places, agreement, strict=True) if score == max(agreement)]
     if len(places) > 1:
         raise BadInput(
-            f"{where}: quote stands {len(places)} times in {doc_id}: {quote[:60]!r}; lengthen it, or give before and after"
+            f"{where}: quote stands {len(places)} times in {doc_id}: {quote[:SHOWN]!r}; lengthen it, or give before and after"
         )
     return places[0]
 
