@@ -218,15 +218,81 @@ def test_a_repeated_quote_needs_its_surroundings(tmp_path, corpus):
     assert query.evidence[0].span.start == TEXT.rindex("Fire")
 
 
+def plain(text):
+    return Corpus((make_document("a.txt", text, b""),), {"a.txt": Layout("a.txt")}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "anchor", "place"),
+    [
+        ("X. one two. Y! one two.", {"before": "Totally different. "}, None),
+        ("X. one two. Y! one two. Z", {"before": "Totally different. ", "after": " "}, None),
+        ("X. one two. Y! one two.", {"before": "X. "}, 0),
+        ("X. one two. Y! one two.", {"before": "Y! "}, 1),
+        ("X. one two. Y! one two.", {"before": "! "}, 1),
+        ("Cool the pot. one two. The sot! one two.", {"before": "Heat the pot. "}, 0),
+        ("Beat the pot. one two. Cool the pot. one two.", {"before": "Heat the pot. "}, None),
+        ("spot. one two. pan. one two.", {"before": "the pot. "}, 0),
+        ("spot, one two. pan. one two.", {"before": "in a big old pot, "}, None),
+        ("茶が沸いた。one two. 水を捨てる。one two.", {"before": "湯が沸いた。"}, 0),
+        ("茶が沸いた。one two. 水を捨てる！one two.", {"before": "ここに置いておいた。"}, None),
+        ("in a start-\nup one two. one two.", {"before": "start- up "}, 0),
+        ("up to 15. one two. up to 25. one two.", {"before": "up to 15. "}, 0),
+    ],
+)
+def test_chance_agreement_does_not_place_a_repeated_quote(tmp_path, text, anchor, place):
+    path = write(tmp_path, row() | {"evidence": [{"doc_id": "a.txt", "quote": "one two."} | anchor]})
+    if place is None:
+        message = "stands 2 times in a.txt: 'one two.'; lengthen it, or mend its before and after"
+        with pytest.raises(BadInput, match=message):
+            gold.load(path, plain(text))
+        return
+    (query,) = gold.load(path, plain(text))
+    assert query.evidence[0].span.start == (text.index("one two."), text.rindex("one two."))[place]
+
+
+def test_all_of_before_and_after_is_compared_and_what_tells_places_apart_is_kept(tmp_path):
+    same = " and then a long run of words that is the same in both places. "
+    text = f"First{same}one two.{same}End.\n\nSecond{same}one two.{same}Finish."
+    for anchor in ({"before": f"Second{same}"}, {"after": f"{same}Finish."}):
+        evidence = {"doc_id": "a.txt", "quote": "one two."} | anchor
+        queries = gold.load(write(tmp_path, row() | {"evidence": [evidence]}), plain(text))
+        (item,) = queries[0].evidence
+        assert item.span.start == text.rindex("one two.")
+        assert len(item.before) > gold.CONTEXT
+        (tmp_path / "again.jsonl").write_text(gold.dump(queries), encoding="utf-8")
+        assert gold.load(tmp_path / "again.jsonl", plain(text)) == queries
+
+
+def test_a_complete_anchor_decides_by_what_folding_takes_away(tmp_path):
+    read = plain("one two. " * 4 + "\u00ad\n" + "one two. " * 4)
+    evidence = {"doc_id": "a.txt"} | gold.anchor(read, Span("a.txt", 0, 8))
+    queries = gold.load(write(tmp_path, row() | {"evidence": [evidence]}), read)
+    assert queries[0].evidence[0].span == Span("a.txt", 0, 8)
+    (tmp_path / "again.jsonl").write_text(gold.dump(queries), encoding="utf-8")
+    assert gold.load(tmp_path / "again.jsonl", read) == queries
+
+
+@given(st.text("ab .-\n\u00ad\u0301é茶1", max_size=200), st.integers(0, 200), st.integers(1, 4))
+def test_an_anchor_leads_back_to_its_place(text, start, length):
+    read, ready = plain(text), gold.prepare(text)
+    places = [Span("a.txt", *place) for place in gold.find_quote(text, text[start : start + length])]
+    for span in places:
+        found = gold._anchor_among(places, span, read, ready)
+        assert gold._best(places, found, ready) == [span]
+
+
 def test_other_granularities(tmp_path, corpus):
     evidence = [
         {"doc_id": "kiln.pdf", "kind": "section", "quote": "Glazes"},
         {"doc_id": "kiln.pdf", "kind": "page", "page_index": 1},
         {"doc_id": "kiln.pdf", "kind": "document"},
+        {"doc_id": "kiln.pdf", "kind": "symbol", "quote": "Cool it"},
     ]
     (query,) = gold.load(write(tmp_path, {"query_id": "q", "text": "?", "evidence": evidence}), corpus)
     assert [item.span for item in query.evidence] == [
-        Span("kiln.pdf", HEADINGS[1].start, len(TEXT)), Span("kiln.pdf", 50, len(TEXT)), Span("kiln.pdf", 0, len(TEXT))
+        Span("kiln.pdf", HEADINGS[1].start, len(TEXT)), Span("kiln.pdf", 50, len(TEXT)), Span("kiln.pdf", 0, len(TEXT)),
+        Span("kiln.pdf", TEXT.index("Cool"), TEXT.index("Cool") + 7),
     ]  # fmt: skip
 
 

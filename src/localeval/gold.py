@@ -32,7 +32,7 @@ from localeval.corpus import Corpus
 from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
 from localeval.tokens import _UNSPACED, words
 
-CONTEXT = 32  # characters of anchor text kept on each side
+CONTEXT = 32  # characters of anchor text kept on each side; more where they do not tell two places apart
 SHOWN = 60  # characters of a value or a quote that an error repeats
 LISTED = 20  # further bad lines that an error numbers
 MEANINGFUL = 12  # characters; a shorter agreement of a quote with a document is chance
@@ -284,13 +284,13 @@ def _tidy(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def anchor(corpus: Corpus, span: Span) -> dict:
+def anchor(corpus: Corpus, span: Span, context: int = CONTEXT) -> dict:
     """The anchor of a span: its words, a little text on both sides, its page index. What a gold file stores."""
     text = corpus[span.doc_id].text
     return {
         "quote": _tidy(text[span.start : span.end]),
-        "before": _tidy(text[max(0, span.start - CONTEXT) : span.start]),
-        "after": _tidy(text[span.end : span.end + CONTEXT]),
+        "before": _tidy(text[max(0, span.start - context) : span.start]),
+        "after": _tidy(text[span.end : span.end + context]),
         "page_index": corpus.layouts[span.doc_id].page_of(span),
     }
 
@@ -411,30 +411,27 @@ def _evidence(item: dict, where: str, corpus: Corpus, texts: Texts) -> Evidence:
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
     if not corpus.layouts[doc_id].pages and (kind == "page" or item.get("page_index") is not None):
         raise BadInput(f"{where}: {doc_id} has no pages; leave out 'page_index', and quote instead of kind 'page'")
-    span = _place(item, doc_id, kind, where, corpus, texts)
+    if kind not in ("page", "document") and not _filled(item.get("quote")):
+        raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
     rest = {key: item[key] for key in ("quote", "before", "after", "page_index") if key in item}
-    if kind == "span":
-        rest = anchor(corpus, span) | {"quote": item["quote"]}
-    return Evidence(span, grade, kind, **rest)
+    if kind in ("page", "document", "section"):
+        return Evidence(_whole_of(item, doc_id, kind, where, corpus), grade, kind, **rest)
+    span, found = _one_place(item, doc_id, where, corpus, texts)
+    return Evidence(span, grade, kind, **(found | {"quote": item["quote"]} if kind == "span" else rest))
 
 
-def _place(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus, texts: Texts) -> Span:
+def _whole_of(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Span:
     document, layout = corpus[doc_id], corpus.layouts[doc_id]
     if kind == "document":
         return Span(doc_id, 0, len(document.text))
-    if kind == "page":
-        page = next((page for page in layout.pages if page.index == item.get("page_index")), None)
-        if page is None:
-            raise BadInput(
-                f"{where}: {doc_id} has no page_index {_shown(item.get('page_index'))} (0 to {len(layout.pages) - 1})"
-            )
-        return Span(doc_id, page.start, page.end)
-    quote = item.get("quote")
-    if not _filled(quote):
-        raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
     if kind == "section":
-        return _section(quote, doc_id, where, corpus)
-    return _one_place(item, quote, doc_id, where, corpus, texts)
+        return _section(item["quote"], doc_id, where, corpus)
+    page = next((page for page in layout.pages if page.index == item.get("page_index")), None)
+    if page is None:
+        raise BadInput(
+            f"{where}: {doc_id} has no page_index {_shown(item.get('page_index'))} (0 to {len(layout.pages) - 1})"
+        )
+    return Span(doc_id, page.start, page.end)
 
 
 def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
@@ -449,45 +446,76 @@ def _section(quote: str, doc_id: str, where: str, corpus: Corpus) -> Span:
     return Span(doc_id, *found[0])
 
 
-def _one_place(item: dict, quote: str, doc_id: str, where: str, corpus: Corpus, texts: Texts) -> Span:
-    """The one place of the quote that agrees best with its anchor; none, or several alike, is an error."""
+def _one_place(item: dict, doc_id: str, where: str, corpus: Corpus, texts: Texts) -> tuple[Span, dict]:
+    """The one place of the quote that agrees best with its anchor, and its anchor; none, or several alike, is an error."""
+    quote, text, layout = item["quote"], texts(doc_id), corpus.layouts[doc_id]
     needle = _needle(quote)
-    places = [Span(doc_id, *place) for place in _places(texts(doc_id), needle)]
+    places = [Span(doc_id, *place) for place in _places(text, needle)]
     if not places:
-        found = (corpus[doc_id].text, texts(doc_id), needle)
+        found = (corpus[doc_id].text, text, needle)
         remedy = _longer(*found) or _where_it_stops(*found) or "quote its exact words (line breaks do not matter)"
         raise BadInput(f"{where}: quote not found in {doc_id}: {quote[:SHOWN]!r}; {remedy}")
     page = item.get("page_index")
     if page is not None:
-        on_page = [span for span in places if corpus.layouts[doc_id].page_of(span) == page]
+        on_page = [span for span in places if layout.page_of(span) == page]
         if not on_page:
-            found = corpus.layouts[doc_id].page_of(places[0])
-            raise BadInput(f"{where}: quote stands on page_index {found} of {doc_id}, not on {page}: {quote[:SHOWN]!r}")
+            found = layout.page_of(places[0])
+            raise BadInput(
+                f"{where}: quote stands on page_index {found} of {doc_id}, not on {_shown(page)}: {quote[:SHOWN]!r}"
+            )
         places = on_page
-    if len(places) > 1:
-        agreement = [_agreement(item, anchor(corpus, span)) for span in places]
-        places = [span for span, score in zip(places, agreement, strict=True) if score == max(agreement)]
-    if len(places) > 1:
+    best = _best(places, item, text)
+    if len(best) > 1:  # the very anchor of one of them decides, by what folding takes away
+        sides = {key: item.get(key, "") for key in ("before", "after")}
+        same = [span for span in best if anchor(corpus, span) | sides == anchor(corpus, span)]
+        best = same if len(same) == 1 else best
+    if len(best) > 1:
+        given = any(sides.values())
+        remedy = "mend its before and after, which do not tell the places apart" if given else "give before and after"
         raise BadInput(
-            f"{where}: quote stands {len(places)} times in {doc_id}: {quote[:SHOWN]!r}; lengthen it, or give before and after"
+            f"{where}: quote stands {len(places)} times in {doc_id}: {quote[:SHOWN]!r}; lengthen it, or {remedy}"
         )
-    return places[0]
+    return best[0], _anchor_among(places, best[0], corpus, text)
 
 
-def _agreement(item: dict, found: dict) -> int:
-    """Characters of the text on both sides that agree with the stored anchor."""
-    before = zip(reversed(fold(item.get("before", ""))[0]), reversed(fold(found["before"])[0]), strict=False)
-    after = zip(fold(item.get("after", ""))[0], fold(found["after"])[0], strict=False)
-    return _same_run(before) + _same_run(after)
+def _anchor_among(places: list[Span], chosen: Span, corpus: Corpus, text: Prepared) -> dict:
+    """The anchor of the chosen place, with as much context as tells it from the others on its page."""
+    page_of, context = corpus.layouts[chosen.doc_id].page_of, CONTEXT
+    found = anchor(corpus, chosen)
+    rivals = [span for span in places if page_of(span) == found["page_index"]]
+    while _best(rivals, found, text) != [chosen] and context < len(text.folded):
+        context *= 2
+        found = anchor(corpus, chosen, context)
+    return found
 
 
-def _same_run(pairs: Iterable[tuple[str, str]]) -> int:
-    count = 0
-    for one, two in pairs:
-        if one != two:
-            break
-        count += 1
-    return count
+def _best(places: list[Span], item: dict, text: Prepared) -> list[Span]:
+    """Of several places those that agree best with the anchor."""
+    if len(places) < 2:
+        return places
+    before = fold(item.get("before", "") + ".")[0][:-1].replace("\n", " ")  # the full stop stands for the quote
+    after = fold("." + item.get("after", ""))[0][1:].replace("\n", " ")
+    scores = []
+    for span in places:
+        start, end = bisect_left(text.offsets, span.start), bisect_left(text.offsets, span.end)
+        left = text.folded[max(0, start - len(before) - 1) : start].replace("\n", " ")
+        right = text.folded[end : end + len(after) + 1].replace("\n", " ")
+        scores.append(_agreement(before[::-1], left[::-1]) + _agreement(after, right))
+    return [span for span, score in zip(places, scores, strict=True) if score == max(scores)]
+
+
+def _agreement(given: str, there: str) -> int:
+    """Characters, from the quote outwards, that agree: all that are given, else whole words of them.
+
+    Where not one word agrees, half of what is given has to; less is chance.
+    """
+    alike = next((at for at, (one, two) in enumerate(zip(given, there, strict=False)) if one != two), len(there))
+    if alike >= len(given):
+        return len(given)
+    whole = alike
+    while whole and _of_word(given[whole - 1]) and any(map(_of_word, (given[whole], *there[whole : whole + 1]))):
+        whole -= 1
+    return whole if any(map(_of_word, given[:whole])) else alike if 2 * alike >= len(given) else 0
 
 
 ORIGINS = ("human", "drafted", "templated")
