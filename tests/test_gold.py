@@ -90,6 +90,13 @@ def test_a_hyphen_at_a_line_end_is_a_hyphen_or_nothing(text, quote, found):
         ("각", "가", []),
         ("½ cup", "1", []),
         ("a ´b", "´b", [(2, 4)]),
+        ("\u1ec7n e", "\u00ea\u0323n", [(0, 2)]),
+        ("\u00ea\u0323 \u1ec7", "\u1ec7", [(0, 2), (3, 4)]),
+        ("Vi\u00ea\u0323t Nam", "Vi\u1ec7t", [(0, 5)]),
+        ("Vie\u0302\u0323t Nam", "Vi\u1ec7t Nam", [(0, 10)]),
+        ("\u00ea\u0323", "\u00ea", []),
+        ("e\u0302\u0301 e\u0301\u0302", "e\u0301\u0302", [(4, 7)]),
+        ("ש\u05bc\u05b8לום", "ש\u05b8\u05bcלום", [(0, 6)]),
         ("wait… no", "wait...", [(0, 5)]),
     ],
 )

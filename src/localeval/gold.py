@@ -90,6 +90,7 @@ _PIECE = re.compile(
     r"|(?P<line_end>(?<=\S)(?:[-–—−‐‑][^\S\n]*\n|\u00ad(?=\s))\s*)|(?P<space>\s+)"
     r"|(?P<foreign>[^\s\x00-\x7f‘’“”–—−‐‑\u00ad]+)|(?P<other>.)"
 )
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
 _HYPHEN = re.compile("-[ \n]?")
 _POINTS = ".,'٫٬"  # between two digits they are part of a number
 
@@ -97,9 +98,9 @@ _POINTS = ".,'٫٬"  # between two digits they are part of a number
 def fold(text: str) -> tuple[str, array]:
     """Text for matching, and the raw offset of each of its characters.
 
-    NFKD (so that composed and decomposed accents meet), straight quotes and hyphens, no soft hyphens, white space as one
-    space. A character may become several. A hyphen at the end of a line becomes a hyphen and a newline, the only newlines
-    left.
+    NFKD (so that composed and decomposed accents meet, in whatever order they were written), straight quotes and hyphens,
+    no soft hyphens, white space as one space. A character may become several. A hyphen at the end of a line becomes a hyphen
+    and a newline, the only newlines left.
     """
     folded, offsets = [], array("L")
     for piece in _PIECE.finditer(text):
@@ -118,13 +119,30 @@ def fold(text: str) -> tuple[str, array]:
             offsets.extend(at + number for number, parts in enumerate(apart) for _ in parts)
         if letters:
             folded.append(letters)
-    return "".join(folded), offsets
+    return _in_order("".join(folded)), offsets
 
 
 @lru_cache(maxsize=4096)
 def _apart(letter: str) -> str:
     parts = unicodedata.normalize("NFKD", letter)
     return (letter if parts[0] == " " else parts).translate(_SAME)  # an accent alone stays whole
+
+
+def _in_order(text: str) -> str:
+    """Accents of one letter that were written in several characters, in the order of Unicode.
+
+    Their offsets stay, for no match begins or ends between them.
+    """
+    if unicodedata.is_normalized("NFD", text):
+        return text
+    letters = list(text)
+    for run in _FOREIGN.finditer(text):
+        start = run.start()
+        for at in range(start, run.end() + 1):
+            if at == run.end() or not unicodedata.combining(letters[at]):
+                letters[start:at] = sorted(letters[start:at], key=unicodedata.combining)
+                start = at + 1
+    return "".join(letters)
 
 
 class Prepared(NamedTuple):
