@@ -35,6 +35,7 @@ from localeval.tokens import _UNSPACED, words
 CONTEXT = 32  # characters of anchor text kept on each side; more where they do not tell two places apart
 SHOWN = 60  # characters of a value or a quote that an error repeats
 LISTED = 20  # further bad lines that an error numbers
+GRADES = 100  # the highest grade; gains grow as powers of two
 MEANINGFUL = 12  # characters; a shorter agreement of a quote with a document is chance
 QUERY_KEYS = tuple(field.name for field in fields(Query))
 EVIDENCE_KEYS = ("doc_id", *(field.name for field in fields(Evidence) if field.name != "span"))
@@ -66,7 +67,7 @@ MUST_BE = {
     "review": _TEXT,
     "must_hit": ("true or false", lambda value: isinstance(value, bool)),
     "doc_id": _TEXT,
-    "grade": ("a whole number of 1 or more", lambda value: _whole(value) and value >= 1),
+    "grade": (f"a whole number from 1 to {GRADES}", lambda value: _whole(value) and 1 <= value <= GRADES),
     "kind": _TEXT,
     "quote": _TEXT,
     "before": _TEXT,
@@ -92,6 +93,7 @@ _PIECE = re.compile(
 )
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 _HYPHEN = re.compile("-[ \n]?")
+_HALF = re.compile("[\ud800-\udfff]")
 _POINTS = ".,'٫٬"  # between two digits they are part of a number
 
 
@@ -327,6 +329,8 @@ def load(path: Path, corpus: Corpus) -> list[Query]:
             queries.append(_query(row, _named(row, f"{path}:{number}", number, seen), corpus, texts))
         except BadInput as error:
             problems[number] = str(error)
+        except RecursionError:
+            problems[number] = f"{path}:{number}: too many brackets inside one another; write one object a line"
     if problems:
         raise BadInput(_first_of(problems))
     if not queries:
@@ -373,6 +377,11 @@ def _object(line: str, where: str) -> dict:
         raise BadInput(f"{where}: not JSON ({error.msg} at column {error.colno}); one object a line") from None
     except KeyError as error:
         raise BadInput(f"{where}: key {error.args[0]!r} occurs twice in one object; keep one") from None
+    except ValueError:
+        raise BadInput(f"{where}: a number has thousands of digits; write a small one") from None
+    half = _HALF.search(json.dumps(row, ensure_ascii=False))
+    if half:
+        raise BadInput(f"{where}: {half[0]!r} is half a character; write the whole one, or leave it out")
     if not isinstance(row, dict):
         raise BadInput(f"{where}: expected an object {{...}}, found {type(row).__name__}")
     return row
