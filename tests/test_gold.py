@@ -387,6 +387,29 @@ def test_mistakes_are_one_line_that_names_file_and_line(tmp_path, corpus, what):
     assert str(error.value).startswith(f"{path}:2") and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("on_disk", "written"), [("cafe\u0301.md", "café.md"), ("café.md", "cafe\u0301.md")])
+def test_a_document_is_found_by_its_name_in_another_unicode_form(tmp_path, on_disk, written):
+    one = Corpus((make_document(on_disk, "Kilns.", b""),), {on_disk: Layout(on_disk)}, {})
+    path = write(tmp_path, row(evidence={"doc_id": written, "quote": "Kilns."}))
+    (query,) = gold.load(path, one)
+    assert query.evidence[0].span == Span(on_disk, 0, 6)
+
+
+def test_two_names_that_differ_in_unicode_form_only(tmp_path):
+    names = ("cafe\u0301\u0323.md", "cafe\u0323\u0301.md")
+    two = Corpus(
+        tuple(make_document(name, "Kilns.", b"") for name in names), {name: Layout(name) for name in names}, {}
+    )
+    for name in names:
+        (query,) = gold.load(write(tmp_path, row(evidence={"doc_id": name, "quote": "Kilns."})), two)
+        assert query.evidence[0].span.doc_id == name
+    path = write(tmp_path, row(evidence={"doc_id": "caf\u1eb9\u0301.md", "quote": "Kilns."}))
+    with pytest.raises(
+        BadInput, match=":1: query q1: no document 'caf.*, but 2 that differ .* only in the Unicode form"
+    ):
+        gold.load(path, two)
+
+
 def test_the_first_mistake_is_named_and_the_others_are_numbered(tmp_path, corpus):
     bad = row(query_id="bad", must_hit="yes")
     with pytest.raises(BadInput, match=r":2: query bad: 'must_hit' .* \(and 1 more line: 4\)$"):

@@ -430,10 +430,7 @@ def _evidence(item: dict, where: str, corpus: Corpus, texts: Texts) -> Evidence:
     _checked(item, EVIDENCE_KEYS, where)
     doc_id, kind, grade = item["doc_id"], item.get("kind", "span"), item.get("grade", 1)
     if doc_id not in corpus.layouts:
-        near = difflib.get_close_matches(doc_id, corpus.layouts, 1)
-        raise BadInput(
-            f"{where}: no document {doc_id!r} in the corpus" + (f" (did you mean {near[0]!r}?)" if near else "")
-        )
+        doc_id = _other_form(doc_id, where, corpus)
     if kind not in EVIDENCE_KINDS:
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
     if not corpus.layouts[doc_id].pages and (kind == "page" or item.get("page_index") is not None):
@@ -445,6 +442,21 @@ def _evidence(item: dict, where: str, corpus: Corpus, texts: Texts) -> Evidence:
         return Evidence(_whole_of(item, doc_id, kind, where, corpus), grade, kind, **rest)
     span, found = _one_place(item, doc_id, where, corpus, texts)
     return Evidence(span, grade, kind, **(found | {"quote": item["quote"]} if kind == "span" else rest))
+
+
+def _other_form(doc_id: str, where: str, corpus: Corpus) -> str:
+    """The one document whose name differs from this only in how its accents are stored, as file systems change them."""
+    wanted = unicodedata.normalize("NFC", doc_id)
+    found = [name for name in corpus.layouts if unicodedata.normalize("NFC", name) == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadInput(
+            f"{where}: no document {doc_id!r} in the corpus, but {len(found)} that differ from it and from each other only "
+            "in the Unicode form of their accents; rename all but one"
+        )
+    near = difflib.get_close_matches(doc_id, corpus.layouts, 1)
+    raise BadInput(f"{where}: no document {doc_id!r} in the corpus" + (f" (did you mean {near[0]!r}?)" if near else ""))
 
 
 def _whole_of(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) -> Span:
