@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localeval import drafting, gold
-from localeval.corpus import Corpus, Layout, make_document, read_plain
+from localeval.corpus import Corpus, Heading, Layout, make_document, read_plain
 
 TEXT = """# Kilns
 
@@ -51,3 +51,20 @@ def test_drafts_load_as_gold(tmp_path):
 def test_a_document_without_headings_or_sentences_has_no_questions():
     document = make_document("a.txt", "too short", b"")
     assert drafting.templated(Corpus((document,), {"a.txt": Layout("a.txt")}, {}), per_document=5, unanswerable=3) == []
+
+
+def test_made_up_headings_fold_each_document_once(monkeypatch):
+    texts = [f"# K{i} kiln\n\nWords.\n\n# G{i} glaze\n\nWords." for i in range(40)]
+    documents = tuple(make_document(f"{i:02d}.md", text, b"") for i, text in enumerate(texts))
+    layouts = {
+        doc.doc_id: Layout(
+            doc.doc_id,
+            headings=(Heading(0, doc.text.index("\n"), 1), Heading(doc.text.index("# G"), doc.text.rindex("\n\n"), 1)),
+        )
+        for doc in documents
+    }
+    folded, fold = [], gold.fold
+    monkeypatch.setattr(gold, "fold", lambda text: folded.append(text) or fold(text))
+    queries = drafting.templated(Corpus(documents, layouts, {}), per_document=0, unanswerable=10)
+    assert len(queries) == 10 and all(not query.answerable for query in queries)
+    assert sorted(text for text in folded if len(text) > 20) == sorted(texts)

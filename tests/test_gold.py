@@ -90,11 +90,79 @@ def test_a_hyphen_at_a_line_end_is_a_hyphen_or_nothing(text, quote, found):
         ("각", "가", []),
         ("½ cup", "1", []),
         ("a ´b", "´b", [(2, 4)]),
+        ("\u1ec7n e", "\u00ea\u0323n", [(0, 2)]),
+        ("\u00ea\u0323 \u1ec7", "\u1ec7", [(0, 2), (3, 4)]),
+        ("Vi\u00ea\u0323t Nam", "Vi\u1ec7t", [(0, 5)]),
+        ("Vie\u0302\u0323t Nam", "Vi\u1ec7t Nam", [(0, 10)]),
+        ("\u00ea\u0323", "\u00ea", []),
+        ("e\u0302\u0301 e\u0301\u0302", "e\u0301\u0302", [(4, 7)]),
+        ("ש\u05bc\u05b8לום", "ש\u05b8\u05bcלום", [(0, 6)]),
         ("wait… no", "wait...", [(0, 5)]),
     ],
 )
 def test_a_letter_is_not_cut_in_two(text, quote, places):
     assert gold.find_quote(text, quote) == places
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "found"),
+    [
+        ("for 15 minutes", "5 minutes", []),
+        ("for 15 minutes and 5 minutes", "5 minutes", ["5 minutes"]),
+        ("for 5 minutes", "for 5 minute", []),
+        ("concatenated", "cat", []),
+        ("the cat, cats", "cat", ["cat"]),
+        ("1.5 mg", "5 mg", []),
+        ("2,5 mg", "5 mg", []),
+        ("2,5 mg", "2", []),
+        ("2,5 mg", "2,", []),
+        ("1.5 mg", ".5 mg", []),
+        ("10.5 mg", "0.5 mg", []),
+        ("12’500 m", "500 m", []),
+        ("take 5. 5 mg, 5", "5", ["5", "5", "5"]),
+        ("No.5, no,5 and 5.", "5", ["5", "5", "5"]),
+        ("for 5mg", "5", []),
+        ("for 5 m²", "5 m", []),
+        ("1½ cups", "½ cups", []),
+        ("Être être", "être", ["être"]),
+        ("cafe\u0301s, cafe\u0301", "café", ["cafe\u0301"]),
+        ("пять, десять, пять", "пять", ["пять", "пять"]),
+        ("Pre-war start-\nup", "up", ["up"]),
+        ("茶碗と茶", "茶", ["茶", "茶"]),
+        ("煮沸15分間", "15", ["15"]),
+        ("煮沸15分間", "5分", []),
+        ("カップがある", "プが", ["プが"]),
+        ("ต้มน้ำนาน", "น้ำ", ["น้ำ"]),
+        ("Tシャツ", "シャツ", ["シャツ"]),
+    ],
+)
+def test_a_quote_does_not_begin_or_end_inside_a_word_or_a_number(text, quote, found):
+    assert [text[start:end] for start, end in gold.find_quote(text, quote)] == found
+
+
+@pytest.mark.parametrize(
+    ("quote", "inside"),
+    [
+        ("00 °C", "'900 °C'"),
+        ("temp is 9", "'temp is 900'"),
+        ("or a day", "'for a day'"),
+        ("t slowly. Cool", "'it slowly. Cool'"),
+        ("emp is 900 °C, never more. Fire it slowly. Glazes Fire it slowly. Cool", "'temp is .* Glazes Fire.*…'"),
+        ("900 °C, never more. Fire it slowly. Glazes Fire it slowly. Cool it for a da", "'….* Cool it for a day'"),
+    ],
+)
+def test_a_quote_inside_a_longer_word_is_told_from_one_that_is_not_there(tmp_path, corpus, quote, inside):
+    message = f"quote not found in kiln.pdf: .*; it stands only inside a longer word or number: {inside}$"
+    with pytest.raises(BadInput, match=message):
+        gold.load(write(tmp_path, row(evidence={"quote": quote})), corpus)
+
+
+def test_where_a_quote_stops_is_not_told_from_inside_a_number(tmp_path):
+    text = "It takes 15 minutes of boiling in all. Or 5 minutes of boil."
+    one = Corpus((make_document("a.txt", text, b""),), {"a.txt": Layout("a.txt")}, {})
+    evidence = {"doc_id": "a.txt", "quote": "5 minutes of boiling in a pot"}
+    with pytest.raises(BadInput, match="up to '5 minutes of' and the document goes on with 'boil.'"):
+        gold.load(write(tmp_path, row(evidence=evidence)), one)
 
 
 def test_each_document_is_folded_once_however_the_questions_are_ordered(tmp_path, monkeypatch):
@@ -113,6 +181,13 @@ def test_each_document_is_folded_once_however_the_questions_are_ordered(tmp_path
     monkeypatch.setattr(gold, "fold", lambda text: folded.append(text) or fold(text))
     assert len(gold.load(write(tmp_path, *rows), many)) == 120
     assert sum(text.startswith("Document") for text in folded) == 40
+
+
+def test_no_pattern_is_made_for_a_quote_that_stands_there_as_it_is(monkeypatch):
+    monkeypatch.setattr(gold, "_pattern", lambda needle: pytest.fail("a pattern was made"))
+    assert gold.find_quote("Tea and cof-\nfee. Tea.", "tea") == []
+    assert gold.find_quote("Tea and cof-\nfee. Tea.", "Tea") == [(0, 3), (18, 21)]
+    assert gold.find_quote("Чай и кофе. Чай-\nник. Чай.", "Чай.") == [(22, 26)]
 
 
 @pytest.mark.parametrize(
@@ -150,15 +225,81 @@ def test_a_repeated_quote_needs_its_surroundings(tmp_path, corpus):
     assert query.evidence[0].span.start == TEXT.rindex("Fire")
 
 
+def plain(text):
+    return Corpus((make_document("a.txt", text, b""),), {"a.txt": Layout("a.txt")}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "anchor", "place"),
+    [
+        ("X. one two. Y! one two.", {"before": "Totally different. "}, None),
+        ("X. one two. Y! one two. Z", {"before": "Totally different. ", "after": " "}, None),
+        ("X. one two. Y! one two.", {"before": "X. "}, 0),
+        ("X. one two. Y! one two.", {"before": "Y! "}, 1),
+        ("X. one two. Y! one two.", {"before": "! "}, 1),
+        ("Cool the pot. one two. The sot! one two.", {"before": "Heat the pot. "}, 0),
+        ("Beat the pot. one two. Cool the pot. one two.", {"before": "Heat the pot. "}, None),
+        ("spot. one two. pan. one two.", {"before": "the pot. "}, 0),
+        ("spot, one two. pan. one two.", {"before": "in a big old pot, "}, None),
+        ("茶が沸いた。one two. 水を捨てる。one two.", {"before": "湯が沸いた。"}, 0),
+        ("茶が沸いた。one two. 水を捨てる！one two.", {"before": "ここに置いておいた。"}, None),
+        ("in a start-\nup one two. one two.", {"before": "start- up "}, 0),
+        ("up to 15. one two. up to 25. one two.", {"before": "up to 15. "}, 0),
+    ],
+)
+def test_chance_agreement_does_not_place_a_repeated_quote(tmp_path, text, anchor, place):
+    path = write(tmp_path, row() | {"evidence": [{"doc_id": "a.txt", "quote": "one two."} | anchor]})
+    if place is None:
+        message = "stands 2 times in a.txt: 'one two.'; lengthen it, or mend its before and after"
+        with pytest.raises(BadInput, match=message):
+            gold.load(path, plain(text))
+        return
+    (query,) = gold.load(path, plain(text))
+    assert query.evidence[0].span.start == (text.index("one two."), text.rindex("one two."))[place]
+
+
+def test_all_of_before_and_after_is_compared_and_what_tells_places_apart_is_kept(tmp_path):
+    same = " and then a long run of words that is the same in both places. "
+    text = f"First{same}one two.{same}End.\n\nSecond{same}one two.{same}Finish."
+    for anchor in ({"before": f"Second{same}"}, {"after": f"{same}Finish."}):
+        evidence = {"doc_id": "a.txt", "quote": "one two."} | anchor
+        queries = gold.load(write(tmp_path, row() | {"evidence": [evidence]}), plain(text))
+        (item,) = queries[0].evidence
+        assert item.span.start == text.rindex("one two.")
+        assert len(item.before) > gold.CONTEXT
+        (tmp_path / "again.jsonl").write_text(gold.dump(queries), encoding="utf-8")
+        assert gold.load(tmp_path / "again.jsonl", plain(text)) == queries
+
+
+def test_a_complete_anchor_decides_by_what_folding_takes_away(tmp_path):
+    read = plain("one two. " * 4 + "\u00ad\n" + "one two. " * 4)
+    evidence = {"doc_id": "a.txt"} | gold.anchor(read, Span("a.txt", 0, 8))
+    queries = gold.load(write(tmp_path, row() | {"evidence": [evidence]}), read)
+    assert queries[0].evidence[0].span == Span("a.txt", 0, 8)
+    (tmp_path / "again.jsonl").write_text(gold.dump(queries), encoding="utf-8")
+    assert gold.load(tmp_path / "again.jsonl", read) == queries
+
+
+@given(st.text("ab .-\n\u00ad\u0301é茶1", max_size=200), st.integers(0, 200), st.integers(1, 4))
+def test_an_anchor_leads_back_to_its_place(text, start, length):
+    read, ready = plain(text), gold.prepare(text)
+    places = [Span("a.txt", *place) for place in gold.find_quote(text, text[start : start + length])]
+    for span in places:
+        found = gold._anchor_among(places, span, read, ready)
+        assert gold._best(places, found, ready) == [span]
+
+
 def test_other_granularities(tmp_path, corpus):
     evidence = [
         {"doc_id": "kiln.pdf", "kind": "section", "quote": "Glazes"},
         {"doc_id": "kiln.pdf", "kind": "page", "page_index": 1},
         {"doc_id": "kiln.pdf", "kind": "document"},
+        {"doc_id": "kiln.pdf", "kind": "symbol", "quote": "Cool it"},
     ]
     (query,) = gold.load(write(tmp_path, {"query_id": "q", "text": "?", "evidence": evidence}), corpus)
     assert [item.span for item in query.evidence] == [
-        Span("kiln.pdf", HEADINGS[1].start, len(TEXT)), Span("kiln.pdf", 50, len(TEXT)), Span("kiln.pdf", 0, len(TEXT))
+        Span("kiln.pdf", HEADINGS[1].start, len(TEXT)), Span("kiln.pdf", 50, len(TEXT)), Span("kiln.pdf", 0, len(TEXT)),
+        Span("kiln.pdf", TEXT.index("Cool"), TEXT.index("Cool") + 7),
     ]  # fmt: skip
 
 
@@ -173,7 +314,22 @@ BAD = {
     "quote null": (row(evidence={"quote": None}), "'quote' must be a text, found null"),
     "page null": (row(evidence={"kind": "page", "page_index": None}), "has no page_index null"),
     "unknown kind": (row(evidence={"kind": "line"}), "unknown evidence kind 'line'"),
-    "grade 0": (row(evidence={"grade": 0}), "'grade' must be a whole number of 1 or more, found 0"),
+    "grade 0": (row(evidence={"grade": 0}), "'grade' must be a whole number from 1 to 100, found 0"),
+    "grade 101": (row(evidence={"grade": 101}), "'grade' must be a whole number from 1 to 100, found 101"),
+    "a grade of many digits": (
+        row(evidence={"grade": 10**399}),
+        "'grade' must be a whole number from 1 to 100, found 1",
+    ),
+    "a page of many digits": (row(evidence={"page_index": 10**399}), "not on 1.{59}…: "),
+    "a number that cannot be read": (
+        json.dumps(row(evidence={"grade": 7})).replace("7", "7" * 5000),
+        "a number has thousands of digits",
+    ),
+    "many brackets": ("[" * 100_000, "too many brackets inside one another"),
+    "many braces": ('{"query_id":' * 100_000, "too many brackets inside one another"),
+    "half a character": (row(text="How hot? \ud83d"), r"'\\ud83d' is half a character"),
+    "half a character in a key": (row(**{"\udc00": 1}), r"'\\udc00' is half a character"),
+    "half a character in evidence": (row(evidence={"quote": "\udc00"}), r"'\\udc00' is half a character"),
     "grade 0.5": (row(evidence={"grade": 0.5}), "found 0.5"),
     "misspelt key": (row(catgory="x"), r"unknown key 'catgory' \(did you mean 'category'\?\)"),
     "page without a base": (row(evidence={"page": 1}), "unknown key 'page'"),
@@ -229,6 +385,29 @@ def test_mistakes_are_one_line_that_names_file_and_line(tmp_path, corpus, what):
     with pytest.raises(BadInput, match=message) as error:
         gold.load(path, corpus)
     assert str(error.value).startswith(f"{path}:2") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("on_disk", "written"), [("cafe\u0301.md", "café.md"), ("café.md", "cafe\u0301.md")])
+def test_a_document_is_found_by_its_name_in_another_unicode_form(tmp_path, on_disk, written):
+    one = Corpus((make_document(on_disk, "Kilns.", b""),), {on_disk: Layout(on_disk)}, {})
+    path = write(tmp_path, row(evidence={"doc_id": written, "quote": "Kilns."}))
+    (query,) = gold.load(path, one)
+    assert query.evidence[0].span == Span(on_disk, 0, 6)
+
+
+def test_two_names_that_differ_in_unicode_form_only(tmp_path):
+    names = ("cafe\u0301\u0323.md", "cafe\u0323\u0301.md")
+    two = Corpus(
+        tuple(make_document(name, "Kilns.", b"") for name in names), {name: Layout(name) for name in names}, {}
+    )
+    for name in names:
+        (query,) = gold.load(write(tmp_path, row(evidence={"doc_id": name, "quote": "Kilns."})), two)
+        assert query.evidence[0].span.doc_id == name
+    path = write(tmp_path, row(evidence={"doc_id": "caf\u1eb9\u0301.md", "quote": "Kilns."}))
+    with pytest.raises(
+        BadInput, match=":1: query q1: no document 'caf.*, but 2 that differ .* only in the Unicode form"
+    ):
+        gold.load(path, two)
 
 
 def test_the_first_mistake_is_named_and_the_others_are_numbered(tmp_path, corpus):
@@ -317,9 +496,13 @@ LETTERS = st.text(max_size=80) | st.text("ab-\u00ad\u0301é´ \n½", max_size=80
 
 
 @given(LETTERS, st.integers(0, 80), st.integers(1, 30))
-def test_every_slice_is_found_where_it_stands(text, start, length):
+def test_every_slice_between_words_is_found_where_it_stands(text, start, length):
     quote = text[start : start + length]
-    needle, following = gold.fold(quote)[0].strip(), gold.fold(text[start + length :])[0]
+    previous, inner, following = (gold.fold(part)[0] for part in (text[:start], quote, text[start + length :]))
+    needle, whole = inner.strip(), previous + inner + following
     if not needle or any(unicodedata.category(letter)[0] == "M" for letter in needle[0] + following[:1]):
+        return
+    borders = (len(inner) - len(inner.lstrip()), len(inner.rstrip()))
+    if any(gold._inside_word(whole, len(previous) + at) for at in borders):
         return
     assert any(a <= start + len(quote) and b >= start for a, b in gold.find_quote(text, quote))

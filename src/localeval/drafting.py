@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from localeval.chunking import sections, sentences
 from localeval.corpus import Corpus
-from localeval.gold import anchor, find_quote
+from localeval.gold import anchor, find_quote, prepare
 from localeval.records import Document, Evidence, Query, Span
 from localeval.tokens import words
 
@@ -82,12 +82,15 @@ def _made_up(corpus: Corpus, wanted: int, draw: random.Random) -> list[str]:
     headings = sorted(
         {path[-1] for doc in corpus.documents for _, _, path in sections(doc, corpus.layouts[doc.doc_id]) if path}
     )
+    if not wanted or len(headings) < 2:
+        return []
+    texts = [prepare(doc.text) for doc in corpus.documents]
     made: dict[str, None] = {}
     for _ in range(50 * wanted):
-        if len(made) == wanted or len(headings) < 2:
+        if len(made) == wanted:
             break
         one, two = draw.sample(headings, 2)
         heading = f"{one.split()[0]} {two.split()[-1]}"
-        if not any(find_quote(doc.text, heading) for doc in corpus.documents):
+        if not any(find_quote(text, heading) for text in texts):
             made[SECTION.format(heading)] = None
     return list(made)
