@@ -30,7 +30,7 @@ from typing import NamedTuple
 from localeval.chunking import sections
 from localeval.corpus import Corpus
 from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
-from localeval.tokens import _UNSPACED, words
+from localeval.tokens import UNSPACED, words
 
 CONTEXT = 32  # characters of anchor text kept on each side; more where they do not tell two places apart
 SHOWN = 60  # characters of a value or a quote that an error repeats
@@ -260,7 +260,7 @@ def _inside_word(folded: str, at: int) -> bool:
 
 
 def _of_word(letter: str) -> bool:
-    return (letter.isalnum() or _is_mark(letter)) and not _UNSPACED.match(letter)
+    return (letter.isalnum() or _is_mark(letter)) and not UNSPACED.match(letter)
 
 
 def _longer(raw: str, text: Prepared, needle: str) -> str:

@@ -15,7 +15,7 @@ Tokenise = Callable[[str], list[str]]
 
 _LATIN = re.compile(r"[a-z0-9]+")
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
 
@@ -52,7 +52,7 @@ def words_tr(text: str) -> list[str]:
 
 def _runs(text: str) -> Iterator[str]:
     for run in _word().findall(text):
-        for place, part in enumerate(_UNSPACED.split(run)):  # every second part is of a script without spaces
+        for place, part in enumerate(UNSPACED.split(run)):  # every second part is of a script without spaces
             if place % 2:
                 yield from (one for at in range(len(part)) for one in dict.fromkeys((part[at], part[at : at + 2])))
             elif part:
