@@ -167,7 +167,7 @@ def test_a_number_that_was_touched_is_found(executed, tmp_path):
     frame.loc[0, "mean"] += 0.001
     frame.to_csv(results / "metrics.csv", index=False)
     (problem,) = build.rederive(results)
-    assert "mean does not re-derive from gains.jsonl" in problem
+    assert "mean does not re-derive from gains.jsonl.gz" in problem
     frame.drop(index=0).to_csv(results / "metrics.csv", index=False)
     assert build.rederive(results)[0].endswith("only in the gains")
 
@@ -207,11 +207,11 @@ def test_gains_are_published_whatever_their_size_and_missed_when_gone(executed, 
     monkeypatch.setattr(build, "PUBLISHED_LIMIT", 100)
     build.publish(root, "toy", say=lambda text: None)
     results = root / "results/toy/30_sweep"
-    assert {path.name for path in results.iterdir()} == {"gains.jsonl", "metrics.csv", "provenance.json"}
+    assert {path.name for path in results.iterdir()} == {"gains.jsonl.gz", "metrics.csv", "provenance.json"}
     assert build.check(root, "toy") == []
     record = json.loads((results / "provenance.json").read_text())
     (results / "provenance.json").write_text(json.dumps(record | {"artefacts": []}))
-    (results / "gains.jsonl").unlink()
+    (results / "gains.jsonl.gz").unlink()
     assert any("nothing to derive it from" in problem for problem in build.check(root, "toy"))
 
 
@@ -230,10 +230,10 @@ def test_a_touched_page_and_a_removed_file_are_found(executed, tmp_path):
     page = root / "book/toy/30_sweep.ipynb"
     page.write_text(page.read_text().replace("section/bm25", "section/bm26"))
     (root / "results/toy/30_sweep/metrics.csv").rename(root / "results/toy/30_sweep/renamed.csv")
-    (root / "results/toy/30_sweep/gains.jsonl").unlink()
+    (root / "results/toy/30_sweep/gains.jsonl.gz").unlink()
     found = "\n".join(build.check(root, "toy"))
     assert "30_sweep.ipynb: not as it was executed" in found
-    assert "metrics.csv: missing" in found and "gains.jsonl: missing" in found
+    assert "metrics.csv: missing" in found and "gains.jsonl.gz: missing" in found
 
 
 def test_a_removed_artefact_or_a_broken_page_runs_its_notebook_again(executed, tmp_path):
@@ -336,9 +336,9 @@ def test_results_are_the_same_twice(executed, tmp_path):
     one, two = executed[0] / "runs/toy/base", root / "runs/toy/base"
     for name in (
         "30_sweep/hits.jsonl",
-        "30_sweep/gains.jsonl",
+        "30_sweep/gains.jsonl.gz",
         "30_sweep/metrics.csv",
-        "40_rerank/gains.jsonl",
+        "40_rerank/gains.jsonl.gz",
         "50_statistics/comparisons.csv",
     ):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
@@ -383,8 +383,8 @@ def test_a_plain_study_of_ones_own_finishes(project):
         ("results/toy/60_groundedness/abstention.csv", lambda text: text + "one,more,row\n"),
         ("results/toy/30_sweep/latency.csv", lambda text: text.replace(".", ",")),
         ("results/toy/30_sweep/metrics.csv", lambda text: "not a table"),
-        ("results/toy/30_sweep/gains.jsonl", lambda text: text[: len(text) // 2]),
-        ("results/toy/30_sweep/gains.jsonl", lambda text: "[1]\n"),
+        ("results/toy/30_sweep/gains.jsonl.gz", lambda text: text[: len(text) // 2]),
+        ("results/toy/30_sweep/gains.jsonl.gz", lambda text: "[1]\n"),
         ("results/toy/30_sweep/provenance.json", lambda text: "{"),
         ("book/toy/30_sweep.ipynb", lambda text: text.replace("Which chunker", "Which horse")),
         (

@@ -33,7 +33,7 @@ from localeval.tables import PUBLISHED_LIMIT
 PLUMBING = ("run_dir",)  # parameters that say where, never what; not part of a key
 TIMEOUT = 3600  # seconds one cell may take
 LOCAL_ONLY = ("hits.jsonl",)  # large, and no published number needs it: the gains are enough
-PROOF = ("gains.jsonl", "metrics.csv", "comparisons.csv", "provenance.json")  # published whatever their size
+PROOF = ("gains.jsonl.gz", "metrics.csv", "comparisons.csv", "provenance.json")  # published whatever their size
 OVERRIDES = ".overrides.json"  # in the folder of a run: what was given with -p
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # for latencies that can be compared
 
@@ -612,11 +612,11 @@ def check(root: Path, study: str) -> list[str]:
             problems.append(f"{where}: not from the same run as book/{study}/{name}.ipynb; publish the study again")
         if published.is_file():
             problems += _changed_page(published, f"book/{study}/{name}.ipynb", record)
-        if (results / "metrics.csv").is_file() and not (results / "gains.jsonl").is_file():
+        if (results / "metrics.csv").is_file() and not (results / "gains.jsonl.gz").is_file():
             problems.append(
-                f"{where}/metrics.csv: nothing to derive it from (gains.jsonl is missing); publish the study again"
+                f"{where}/metrics.csv: nothing to derive it from (gains.jsonl.gz is missing); publish the study again"
             )
-        if (results / "gains.jsonl").is_file():
+        if (results / "gains.jsonl.gz").is_file():
             try:
                 problems += [f"{where}/metrics.csv: {problem}" for problem in rederive(results)]
             except Exception as error:  # a file that somebody wrote by hand can be anything
@@ -640,13 +640,13 @@ def _changed_page(path: Path, where: str, record: dict) -> list[str]:
 
 
 def rederive(results: Path) -> list[str]:
-    """Recomputes every metric and interval from `gains.jsonl`; differences above 1e-9 are problems."""
+    """Recomputes every metric and interval from `gains.jsonl.gz`; differences above 1e-9 are problems."""
     import numpy as np
 
     from localeval import metrics, stats, tables
 
     published = tables.read_csv(results / "metrics.csv")
-    scores = metrics.scores_of(tables.read_gains(results / "gains.jsonl"), published["metric"].unique())
+    scores = metrics.scores_of(tables.read_gains(results / "gains.jsonl.gz"), published["metric"].unique())
     again = stats.summary(scores, is_binary=metrics.is_binary)
     keys, values = ["system", "rule", "metric", "origin"], ["mean", "low", "high", "n", "unreachable", "mean_reachable"]
     both = published.merge(again, on=keys, how="outer", suffixes=("", "_again"), indicator="side")
@@ -656,7 +656,7 @@ def rederive(results: Path) -> list[str]:
         one, two = both[value].to_numpy(float), both[f"{value}_again"].to_numpy(float)
         wrong = both[(both["side"] == "both") & ~np.isclose(one, two, rtol=0, atol=1e-9, equal_nan=True)]
         problems += [
-            f"{row.system} {row.rule} {row.metric}: {value} does not re-derive from gains.jsonl"
+            f"{row.system} {row.rule} {row.metric}: {value} does not re-derive from gains.jsonl.gz"
             for row in wrong.itertuples()
         ]
     return problems

@@ -6,6 +6,7 @@ together when the notebook finishes, or not at all.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ COLUMNS = {
     "runs.csv": ("system", "chunker", "retriever", "model", "reranker", "rerank_depth", "depth", "variant", "status", "reason"),
     "hits.jsonl": ("system", "query_id", "rank", "span", "score"),
     "timings.csv": ("system", "query_id", "phase", "repeat", "seconds"),
-    "gains.jsonl": ("system", "rule", "query_id", "status", "gains", "covers", "ideal", "evidence", "ranked", "origin"),
+    "gains.jsonl.gz": ("system", "rule", "query_id", "status", "gains", "covers", "ideal", "evidence", "ranked", "origin"),
     "scores.csv": ("system", "rule", "metric", "query_id", "value", "status", "origin"),
     "metrics.csv": ("system", "rule", "metric", "mean", "low", "high", "n", "unreachable", "mean_reachable", "note", "origin"),
     "comparisons.csv": (
@@ -117,9 +118,9 @@ class Run:
 
 
 def _rows(path: Path) -> int | None:
-    if path.suffix not in (".csv", ".jsonl"):
+    if not path.name.endswith((".csv", ".jsonl", ".jsonl.gz")):
         return None
-    with path.open("rb") as lines:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
         return sum(1 for _ in lines) - (path.suffix == ".csv")
 
 
@@ -168,13 +169,18 @@ def read_reported(path: Path) -> pd.DataFrame:
 
 
 def write_jsonl(rows: Iterable[dict], path: Path) -> None:
-    with path.open("w", encoding="utf-8") as out:
+    """One object a line; packed, with no time stamp, where the name ends in .gz."""
+    with path.open("wb") as file:
+        out = gzip.GzipFile("", "wb", 9, file, mtime=0) if path.suffix == ".gz" else file
         for row in rows:
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            out.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        if out is not file:
+            out.close()
 
 
 def read_jsonl(path: Path) -> Iterator[dict]:
-    with path.open(encoding="utf-8") as lines:
+    unpack = gzip.open if path.suffix == ".gz" else open
+    with unpack(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 yield json.loads(line)
