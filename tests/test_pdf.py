@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localeval import child, pdf
 from localeval import layout as layouts
-from localeval import pdf
 from localeval.corpus import Corpus, Signals, read_jsonl, write_jsonl
 from localeval.records import BadInput, Span
 
@@ -61,7 +61,7 @@ def inside(monkeypatch):
         told = (json.loads(json.dumps(message)) for message in pdf._told(str(path)))
         yield from (message for message in told if not message.get("done"))
 
-    monkeypatch.setattr(pdf, "_messages", messages)
+    monkeypatch.setattr(pdf, "messages", messages)
 
 
 def stream(content: bytes, extra: bytes = b"") -> bytes:
@@ -441,7 +441,7 @@ def test_a_page_that_takes_too_long_is_stopped_with_its_process(tmp_path, monkey
             super().__init__(*args, **kwargs)
             children.append(self)
 
-    monkeypatch.setattr(pdf.subprocess, "Popen", Watched)
+    monkeypatch.setattr(child.subprocess, "Popen", Watched)
     with pytest.raises(BadInput, match=r"page 1 took longer than 0\.5 s"):
         pdf.read(bomb(tmp_path / "bomb.pdf"), "bomb.pdf", page_seconds=0.5)
     assert time.monotonic() - start < 15 and children[0].returncode is not None
@@ -452,13 +452,14 @@ def test_a_page_that_takes_too_long_is_stopped_with_its_process(tmp_path, monkey
     [('{"pages": 3}\\n{}\\n', "stopped after 1 pages"), ("", "after 0 pages"), ('{"pages": 3}', "after 0 pages")],
 )
 def test_a_parser_that_dies_is_reported(monkeypatch, says, message):
-    child = subprocess.Popen([sys.executable, "-c", f"print(end='{says}')"], stdout=subprocess.PIPE)
-    with child, pytest.raises(BadInput, match=rf"a\.pdf: .*{message}"):
-        list(pdf._heard(child, Path("a.pdf"), 5))
+    command = [sys.executable, "-c", f"print(end='{says}')"]
+    monkeypatch.setattr(child, "module_command", lambda *arguments: command)
+    with pytest.raises(BadInput, match=rf"a\.pdf: .*{message}"):
+        list(pdf.messages(Path("a.pdf"), 5))
 
 
 def test_as_many_pages_must_come_out_as_went_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(pdf, "_messages", lambda path, seconds: (message for message in [{"pages": 2}, {}]))
+    monkeypatch.setattr(pdf, "messages", lambda path, seconds: (message for message in [{"pages": 2}, {}]))
     with pytest.raises(BadInput, match="1 of 2 pages"):
         pdf.read(make(tmp_path / "a.pdf", []), "a.pdf")
 
@@ -475,7 +476,7 @@ def test_the_reading_process_never_imports_the_library(tmp_path):
     path = make(tmp_path / "a.pdf", [(72, 100, PROSE)])
     code = f"""import sys, pathlib
 from localeval import layout as layouts
-from localeval import pdf
+from localeval import child, pdf
 assert pdf.read(pathlib.Path({str(path)!r}), 'a.pdf')[0].text == {PROSE!r}
 assert not {{'pymupdf', 'torch'}} & set(sys.modules)"""
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -76,11 +76,42 @@ class Signals:
     unreadable: bool = False
 
 
+READING_STATES = {
+    "native": "the text of the file is good enough: nothing else was tried",
+    "replaced": "another reading was better by the margin, and is the text of the page",
+    "kept": "another reading was tried and was not better by the margin: the text of the file stays",
+    "wanted": "another reading was wanted, and nothing that could make one is installed",
+    "no_ink": "the text is poor, and nothing is drawn on the page that could be read",
+    "failed": "another reading was wanted, and the engine broke",
+    "timed_out": "another reading was wanted, and the engine was stopped at its time limit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where the text of one page came from, and what was tried beside the text of the file.
+
+    state: one of READING_STATES. engine: what was tried last, with its version; empty where nothing was. dpi: of the image
+    that OCR read. word_confidence: the engine's own mean, from 0 to 100. before, after: confidence (`localeval.quality`) of
+    the text of the file and of the other reading. seconds: what the other reading took.
+    """
+
+    state: str = "native"
+    engine: str = ""
+    dpi: int | None = None
+    language: str = ""
+    word_confidence: float | None = None
+    before: float | None = None
+    after: float | None = None
+    seconds: float | None = None
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The sidecar of one document. boilerplate: `(start, end)` of repeated headers and footers, kept in the text.
 
-    signals: one per page of a PDF, in page order; empty for other files.
+    signals and readings: one per page of a PDF, in page order; empty for other files.
     """
 
     doc_id: str
@@ -91,6 +122,7 @@ class Layout:
     lines: tuple[Line, ...] = ()
     notes: tuple[str, ...] = ()
     signals: tuple[Signals, ...] = ()
+    readings: tuple[Reading, ...] = ()
 
     def page_of(self, span: Span) -> int | None:
         """Index of the page the span overlaps most (tie: the earlier); None where the document has no such page."""
@@ -291,6 +323,7 @@ def _layout(row: dict) -> Layout:
         lines=tuple(Line(**(line | {"box": tuple(line["box"])})) for line in row["lines"]),
         notes=tuple(row["notes"]),
         signals=tuple(Signals(**page) for page in row["signals"]),
+        readings=tuple(Reading(**page) for page in row["readings"]),
     )
 
 

@@ -9,21 +9,16 @@ reading order, headings and furniture from plain values.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
-import selectors
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
 
-from localeval.corpus import Layout, Line, Page, Signals, make_document
+from localeval import child
+from localeval.corpus import Layout, Line, Page, Reading, Signals, make_document
 from localeval.layout import (
     Raw,
     Shown,
@@ -54,23 +49,33 @@ REFUSALS = {
 }
 
 
+# What may give pages another text: takes the file, its pages (as `messages` tells them, free to get other "blocks") and
+# their readings so far, and gives one reading a page.
+Reread = Callable[[Path, list[dict], list[Reading]], list[Reading]]
+
+
 def read(
-    path: Path, doc_id: str, language: str = "en", *, page_seconds: float = PAGE_SECONDS
+    path: Path,
+    doc_id: str,
+    language: str = "en",
+    *,
+    page_seconds: float = PAGE_SECONDS,
+    reread: Sequence[Reread] = (),
 ) -> tuple[Document, Layout]:
     """The text of a PDF and its layout. Pages that hold no text are empty pages, never missing ones.
 
+    reread: converters and OCR engines that may find a better text for a page; each is asked in turn.
     Raises `BadInput` for what is not a PDF, is locked, damaged or without pages, or takes too long. A damaged file of
     which pages could be recovered is read, and `Layout.notes` says so.
     """
     source = _source(path)
-    messages = _messages(path, page_seconds)
-    try:
-        header = next(messages)
-        pages = list(messages)
-    finally:
-        messages.close()
+    with contextlib.closing(messages(path, page_seconds)) as said:
+        header, *pages = said
     if len(pages) != header["pages"]:
         raise BadInput(f"{path}: {len(pages)} of {header['pages']} pages were read; export it again")
+    readings = [Reading()] * len(pages)
+    for again in reread:
+        readings = again(path, pages, readings)
     text, shown, spans = lay_out(_blocks(page) for page in pages)
     furniture = find_furniture(shown, [page["height"] for page in pages])
     hidden = {index for index, page in enumerate(pages) if page["signals"]["invisible_text"] > 0.5}  # sizes are guesses
@@ -88,6 +93,7 @@ def read(
         tuple(Line(line.start, line.end, line.page, line.raw.box) for line in shown),
         _notes(header, pages),
         tuple(Signals(**page["signals"]) for page in pages),
+        tuple(readings),
     )
     return make_document(doc_id, text, source, language), layout
 
@@ -147,86 +153,25 @@ def _title(metadata: str, shown: list[Shown], path: Path) -> str:
 # The bounded child, seen from outside
 
 
-def _messages(path: Path, page_seconds: float) -> Iterator[dict]:
-    """What the child says about a file: a header, then each page. The child is gone when this is closed."""
-    package_folder = str(Path(__file__).resolve().parents[1])
-    search_path = os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")]))
-    child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "localeval.pdf", str(path.resolve())],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": search_path},
-        start_new_session=True,
-    )
-    try:
-        yield from _heard(child, path, page_seconds)
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.stdout.close()
-        child.wait()
-
-
-def _heard(child: subprocess.Popen, path: Path, page_seconds: float) -> Iterator[dict]:
+def messages(path: Path, page_seconds: float = PAGE_SECONDS) -> Iterator[dict]:
+    """What the PDF library says about a file: a header, then each page as plain values. Raises `BadInput`."""
     heard = 0
-    for line in _lines(child, chain([START_SECONDS], repeat(page_seconds))):
-        if line is None:
-            late = (f"page {heard}", page_seconds) if heard else ("opening it", START_SECONDS)
-            raise BadInput(f"{path}: {REFUSALS['slow'].format(*late)}")
-        message = json.loads(line)
-        if message.get("done"):
-            return
-        if "refused" in message:
-            raise BadInput(f"{path}: {REFUSALS[message['refused']].format(message['detail'])}")
-        heard += 1
-        yield message
-    raise BadInput(f"{path}: {REFUSALS['stopped'].format(f'{max(0, heard - 1)} pages')}")
-
-
-def _lines(child: subprocess.Popen, patience: Iterator[float]) -> Iterator[bytes | None]:
-    """Lines of the child's output as they come; None, and the end, when one takes longer than `patience` says.
-
-    Time that the reader spends on a line it was given does not count.
-    """
-    parts: list[bytes] = []
-    with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
-        deadline = time.monotonic() + next(patience)
-        while selector.select(max(0.0, deadline - time.monotonic())):
-            data = os.read(child.stdout.fileno(), 1 << 16)
-            if not data:
-                return
-            *complete, rest = data.split(b"\n")
-            for line in complete:
-                yield b"".join([*parts, line])
-                parts, deadline = [], time.monotonic() + next(patience)
-            parts.append(rest)
-        yield None
+    command = child.module_command("localeval.pdf", str(path.resolve()))
+    try:
+        with contextlib.closing(child.messages(command, chain([START_SECONDS], repeat(page_seconds)))) as said:
+            for message in said:
+                if "refused" in message:
+                    raise BadInput(f"{path}: {REFUSALS[message['refused']].format(message['detail'])}")
+                heard += 1
+                yield message
+    except child.TimedOut as late:
+        where = f"page {heard}" if heard else "opening it"
+        raise BadInput(f"{path}: {REFUSALS['slow'].format(where, late.seconds)}") from None
+    except child.Died:
+        raise BadInput(f"{path}: {REFUSALS['stopped'].format(f'{max(0, heard - 1)} pages')}") from None
 
 
 # The child: the only part that opens the file
-
-
-def _child(path: str) -> None:
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the library may print; only our lines may reach the pipe
-    _limit()
-    for message in _told(path):
-        out.write(json.dumps(message) + "\n")
-        out.flush()
-
-
-def _limit() -> None:
-    try:
-        import resource
-    except ImportError:
-        return
-    for name, limit in (("RLIMIT_AS", MEMORY_BYTES), ("RLIMIT_CPU", CPU_SECONDS)):
-        with contextlib.suppress(AttributeError, ValueError, OSError):  # macOS refuses a limit on memory
-            kind = getattr(resource, name)
-            hard = resource.getrlimit(kind)[1]
-            resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _told(path: str) -> Iterator[dict]:
@@ -406,4 +351,4 @@ def _blocks(page: dict) -> list[list[Raw]]:
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1])
+    child.speak(_told(sys.argv[1]), memory_bytes=MEMORY_BYTES, cpu_seconds=CPU_SECONDS)
