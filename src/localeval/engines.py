@@ -210,8 +210,12 @@ def in_order(boxes: Sequence, width: float, dpi: int) -> tuple[Word, ...]:
             rows[-1].append((line, word))
         else:
             rows.append([(line, word)])
-    words = {id(line): word for row in rows for line, word in row}
-    lines = [[line] for row in rows for line, _ in sorted(row, key=lambda one: one[0].box[0])]
+    words, lines = {}, []
+    for row in rows:
+        top, bottom = row[0][0].box[1::2]
+        for line, word in sorted(row, key=lambda one: one[0].box[0]):
+            lines.append([line._replace(box=(line.box[0], top, line.box[2], bottom))])
+            words[id(lines[-1][0])] = word
     ordered = [line for block in in_reading_order(lines, width * 72 / dpi) for line in block]
     return tuple(words[id(line)]._replace(line=number) for number, line in enumerate(ordered))
 

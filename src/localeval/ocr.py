@@ -27,7 +27,7 @@ from localeval.corpus import Reading
 from localeval.layout import Raw, in_reading_order, join_rows, lay_out
 from localeval.records import BadInput
 
-ALIKE = (0.75, 1.33)  # times the usual size on the page: a line in it counts as set in that, for boxes are never exact
+ALIKE = 1.08  # times a size: the next one on the page counts as the same, for boxes are never exact
 PARAGRAPH = 1.4  # times the usual distance from line to line: a wider one begins another block
 TALL, LOW, BELOW = 0.72, 0.5, 0.22  # of the type size: capitals and "h" rise, "x" rises, "p" falls
 _RISING, _FALLING = re.compile(r"[^\W_acegmnopqrsuvwxyz]"), re.compile(r"[gjpqyQ,;()\[\]]")
@@ -149,11 +149,10 @@ def blocks(words: Sequence[Word], width: float) -> list[list[Raw]]:
     """Words as blocks of lines in reading order. width: of the page, in points.
 
     Lines keep the engine's order unless the page has two columns and the order jumps between them. A block ends where the
-    next line stands apart. Sizes are worked out from heights of boxes; one near the usual size of the page counts as that.
+    next line stands apart. Sizes are worked out from heights of boxes; those that run into one another count as one.
     """
     lines = [line for _, group in groupby(words, key=lambda word: word.line) if (line := _line(list(group))).text]
-    usual = _usual_size(lines)
-    lines = [line._replace(size=usual) if ALIKE[0] * usual <= line.size <= ALIKE[1] * usual else line for line in lines]
+    lines = _evened(lines)
     return list(_paragraphs([line for block in in_reading_order([[line] for line in lines], width) for line in block]))
 
 
@@ -175,15 +174,15 @@ def _size(word: Word) -> float:
     return (word.bottom - word.top) / share
 
 
-def _usual_size(lines: list[Raw]) -> float:
-    """The size that half of the characters of the page are set in or below."""
-    sizes = sorted((line.size, len(line.text)) for line in lines)
-    half, seen = sum(count for _, count in sizes) / 2, 0
-    for size, count in sizes:
-        seen += count
-        if seen >= half:
-            return size
-    return 0.0
+def _evened(lines: list[Raw]) -> list[Raw]:
+    """The lines, in their order; each run of sizes without a gap becomes one, in which half of its characters are or below."""
+    runs: list[list[float]] = []
+    for size in sorted(size for line in lines for size in [line.size] * len(line.text)):
+        if not runs or size > ALIKE * runs[-1][-1]:
+            runs.append([])
+        runs[-1].append(size)
+    even = {size: run[len(run) // 2] for run in runs for size in run}
+    return [line._replace(size=even[line.size]) for line in lines]
 
 
 def _paragraphs(lines: list[Raw]) -> Iterator[list[Raw]]:
