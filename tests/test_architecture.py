@@ -28,7 +28,7 @@ ALLOWED = {
     "quality": {"corpus"},
     "scans": {"child"},
     "ocr": {"corpus", "layout", "quality", "scans"},
-    "engines": {"child", "layout", "ocr"},
+    "engines": {"child", "layout", "ocr", "rapid"},
     "rapid": {"child"},
     "chunking": {"corpus"},
     "embedding": set(),
@@ -50,7 +50,7 @@ ALLOWED = {
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
     "commands": {"corpus", "metrics", "pdf", "quality", "stats", "trec"},
-    "cli": {"book", "build", "commands", "embedding", "provenance", "tables"},
+    "cli": {"book", "build", "commands", "embedding", "engines", "provenance", "tables"},
 }
 HEAVY = {
     "torch",

@@ -19,9 +19,10 @@ from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
-from localeval import child
+from localeval import child, rapid
 from localeval.layout import Raw, in_reading_order
-from localeval.ocr import Broke, Recognised, Word
+from localeval.ocr import Broke, Engine, Recognised, Recorded, Reread, Word
+from localeval.records import BadInput, near
 
 START_SECONDS = 60.0
 PAGE_SECONDS = 180.0  # Tesseract takes about 1 s for a page at 200 dpi, RapidOCR about 6; both more on a busy machine
@@ -45,13 +46,32 @@ RAPIDOCR = frozenset(
 )
 
 
-def installed(root: Path, names: Sequence[str] = ("tesseract", "rapidocr")) -> tuple[Tesseract | RapidOcr, ...]:
+KNOWN = ("tesseract", "rapidocr")
+
+
+def installed(root: Path, names: Sequence[str] = KNOWN) -> tuple[Engine, ...]:
     """The engines of these names, in this order; whether they can be used here is what `available` says.
 
     root: the project folder, below which `make ocr` put RapidOCR.
     """
-    known = {"tesseract": Tesseract, "rapidocr": lambda: RapidOcr(rapidocr_python(root))}
-    return tuple(known[name]() for name in names)
+    unknown = next((name for name in names if name not in KNOWN), None)
+    if unknown is not None:
+        raise BadInput(f"OCR engines: unknown {unknown!r}{near(str(unknown), KNOWN)}; known: {', '.join(KNOWN)}")
+    return tuple(Tesseract() if name == "tesseract" else RapidOcr(rapidocr_python(root)) for name in names)
+
+
+def rereads(root: Path, mode: str, names: Sequence[str], records: Path | None = None, **options) -> tuple[Reread, ...]:
+    """What `corpus.load` takes to have pages read again: nothing where the mode is "never".
+
+    mode: "auto" uses what is installed of the engines of these names. records: a file of OCR records that is used in place of
+    engines. options: of `ocr.Reread`.
+    """
+    if mode not in ("auto", "never"):  # "off" would be false in YAML
+        raise BadInput(f"ocr: unknown {mode!r}{near(mode, ('auto', 'never'))}; known: auto, never")
+    if mode == "never":
+        return ()
+    recorded = None if records is None else Recorded(records)
+    return (Reread(installed(root, names), recorded=recorded, **options),)
 
 
 class Tesseract:
@@ -129,7 +149,7 @@ class RapidOcr:
 
     name = "rapidocr"
 
-    def __init__(self, python: Path, page_seconds: float = PAGE_SECONDS, module: str = "localeval.rapid"):
+    def __init__(self, python: Path, page_seconds: float = PAGE_SECONDS, module: str = rapid.__name__):
         self._python, self._seconds, self._module = python, page_seconds, module
         self._running, self._version = contextlib.ExitStack(), ""
         self._said = None

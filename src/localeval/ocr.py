@@ -16,14 +16,14 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Protocol
 
 from localeval import quality, scans
-from localeval.corpus import Reading
+from localeval.corpus import Corpus, Reading
 from localeval.layout import Raw, in_reading_order, join_rows, lay_out
 from localeval.records import BadInput
 
@@ -276,6 +276,13 @@ class Reread:
     cache: Path | None = None
     progress: Callable[[str], None] = lambda text: None
 
+    def __post_init__(self):
+        allowed = {"dpi": scans.DPI, "threshold": (0, 1), "margin": (0, 1), "low_word_confidence": (0, 100)}
+        for name, (low, high) in allowed.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise BadInput(f"OCR: {name} must be a number from {low} to {high}, found {value!r}")
+
     def __call__(self, path: Path, pages: list[dict], readings: list[Reading]) -> list[Reading]:
         """Gives pages other "blocks" where another reading won; one `Reading` a page."""
         found, scores = list(readings), {}
@@ -379,6 +386,22 @@ class Reread:
             sure = (read.confidence or 0.0) >= self.low_word_confidence
             return sure and round(after - before, 9) >= 0
         return round(after - before, 9) >= self.margin
+
+
+READING_COLUMNS = ("doc_id", "page_index", "page_label", *(field.name for field in fields(Reading)))
+
+
+def readings(corpus: Corpus):
+    """One row a page that wanted another reading, of documents without any text too: READING_COLUMNS. A frame."""
+    import pandas as pd
+
+    rows = [
+        (doc_id, page.index, page.label, *astuple(reading))
+        for doc_id, layout in sorted(corpus.layouts.items())
+        for page, reading in zip(layout.pages, layout.readings, strict=False)
+        if reading.state != "native"
+    ]
+    return pd.DataFrame(rows, columns=list(READING_COLUMNS))
 
 
 class Heard(NamedTuple):

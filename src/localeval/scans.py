@@ -23,7 +23,7 @@ CPU_SECONDS = 3600  # for one child: BATCH pages
 BATCH = 500  # pages that one child draws
 MAX_PIXELS = 40_000_000  # of the image: an A3 page at 400 dpi has 31 million
 MAX_EMBEDDED = 150_000_000  # of one picture in the page: an A2 sheet scanned at 600 dpi has 139 million
-MIN_DPI = 72  # below it no letter of a page can be read
+DPI = (72, 600)  # below, no letter of a page can be read
 GIVES_UP = 3  # pages in a row that broke or were too slow; the file's other pages are not tried
 
 
@@ -91,7 +91,7 @@ def _image(page, dpi: int) -> dict:
             size = f"{picture['width']} x {picture['height']}"
             return {"state": "failed", "reason": f"a picture of {size} px in it is over the limit; make it smaller"}
     dpi = min(dpi, int(math.sqrt(MAX_PIXELS * 72 * 72 / max(1.0, page.rect.width * page.rect.height))))
-    if dpi < MIN_DPI:
+    if dpi < DPI[0]:
         size = f"{page.rect.width:.0f} x {page.rect.height:.0f}"
         return {"state": "failed", "reason": f"a page of {size} points is too large to be read by OCR"}
     drawn = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
