@@ -64,6 +64,7 @@ def serve(pipe: str) -> Iterator[dict]:
 
 
 def _engine(weights: dict[str, str]):
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read once, when ONNX Runtime starts; without it, it reports its use
     sys.addaudithook(_offline)
     from rapidocr import RapidOCR
 
