@@ -314,8 +314,9 @@ class _Pace:
         self._files, self._pages = self._files + 1, self._pages + pages
 
     def __str__(self) -> str:
-        read, seconds = sum(self._sizes[: self._files]), self._clock() - self._began
-        if not read or seconds <= 0:
+        read = sum(self._sizes[: self._files])
+        seconds = self._clock() - self._began if read else 0.0
+        if seconds <= 0:
             return ""
         left = seconds * sum(self._sizes[self._files :]) / read
         return f" ({self._pages / seconds:,.1f} pages a second, about {left:,.0f} s left)"

@@ -187,16 +187,14 @@ def _evened(lines: list[Raw]) -> list[Raw]:
 
 def _paragraphs(lines: list[Raw]) -> Iterator[list[Raw]]:
     """Runs of lines of one size, each below the one before at no more than the usual distance, or beside it (a cell)."""
-    steps = [_step(a, b) for a, b in pairwise(lines) if _shares(a, b, 0) > 0 and a.size == b.size]
-    usual = median([step for step in steps if step > 0] or [0.0])
+    steps = [_step(a, b) for a, b in pairwise(lines) if a.size == b.size and _step(a, b) > 0.5 * a.size]
+    furthest = PARAGRAPH * median(steps or [0.0])
     block: list[Raw] = []
     for line in lines:
         before = block[-1] if block else line
         beside = _shares(before, line, 1) > 0.3 * before.size and line.box[0] >= before.box[2] - before.size
-        below = (
-            _shares(before, line, 0) > 0 and before.size == line.size and 0 < _step(before, line) <= PARAGRAPH * usual
-        )
-        if block and not (beside or below):
+        below = before.size == line.size and 0 < _step(before, line) <= furthest
+        if block and not (beside or (below and any(_shares(one, line, 0) > 0 for one in block))):
             yield block
             block = []
         block.append(line)
