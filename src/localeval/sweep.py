@@ -20,12 +20,13 @@ from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
 from localeval.embedding import Embedder, SentenceEmbedder, VectorCache, card_of, locate, truncated_share
 from localeval.grading import Units, grade, known_rules, unit_sets
+from localeval.lexical import BM25, RankBM25
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
-from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
+from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
 from localeval.tables import read_units
-from localeval.tokens import TOKENISERS
+from localeval.tokens import tokeniser
 
-LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi"}
+LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi", "bm25-plus": "plus", "bm25-l": "l", "rank-bm25": "reference"}
 RETRIEVERS = ("random", *LEXICAL, "dense", "hybrid")
 WITHOUT_MODEL = ("random", *LEXICAL)
 ENCODERS = ("onnx", "torch")
@@ -105,12 +106,11 @@ class Engines:
         bm25 = self._once(("lexical", system.chunker, "bm25"), lambda: self._bm25(System(system.chunker, "bm25")))
         return Fused([bm25, dense], self.settings.fusion_depth, self.settings.rrf_k)
 
-    def _bm25(self, system: System) -> BM25:
-        tokenise = TOKENISERS.get(self.settings.tokeniser)
-        if not tokenise:
-            raise BadInput(f"unknown tokeniser {self.settings.tokeniser!r}; known: {', '.join(TOKENISERS)}")
-        variant = LEXICAL[system.retriever]
+    def _bm25(self, system: System) -> BM25 | RankBM25:
+        tokenise, variant = tokeniser(self.settings.tokeniser), LEXICAL[system.retriever]
         spans, texts = self.spans(system.chunker), self.texts(system.chunker)
+        if variant == "reference":
+            return RankBM25(spans, texts, tokenise, k1=self.settings.k1, b=self.settings.b)
         return BM25(spans, texts, tokenise, variant=variant, k1=self.settings.k1, b=self.settings.b)
 
     def _dense(self, system: System) -> Dense:
@@ -453,7 +453,7 @@ def cold_child(start: float) -> None:
         laps[name], start = time.perf_counter() - start, time.perf_counter()
 
     if system.retriever in LEXICAL:
-        import rank_bm25  # noqa: F401
+        import scipy.sparse  # noqa: F401
     if system.model:
         import faiss  # noqa: F401
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, reduce
+
+from localeval.records import BadInput, near
 
 Tokenise = Callable[[str], list[str]]
 
@@ -101,3 +103,73 @@ def _humps(token: str) -> list[str]:
 TOKENISERS: dict[str, Tokenise] = {
     "words": words, "words_tr": words_tr, "ascii_words": ascii_words, "code_aware": code_aware
 }  # fmt: skip
+
+STOP_WORDS: dict[str, frozenset[str]] = {
+    language: frozenset(text.split())
+    for language, text in {
+        "en": "a an and are as at be been but by can do does for from had has have how if in into is it its not of on or so that the "
+        "their then there these they this to was were what when where which who why will with you your",
+        "tr": "acaba ama bir biri bu bunu da daha de değil diye en gibi hangi hem her için ile ise kadar ki kim mi mı mu mü nasıl ne "
+        "neden nerede o olan olarak olur şu ve veya ya",
+        "de": "aber als am an auch auf aus bei das dass dem den der des die ein eine einem einen einer eines er es für hat ich ihr im in "
+        "ist mit nach nicht noch nur oder sein sich sie sind so über um und von vor war was wenn wer wie wird wo zu zum zur",
+        "fr": "à au aux avec ce ces cette comment dans de des du elle en est et il ils la le les leur mais ne où ou par pas plus pour "
+        "que quel quelle qui quoi sa se ses son sont sur un une",
+        "es": "a al como cómo con cuál cuando de del donde dónde el ella en es esta este la las lo los más no o para pero por qué que "
+        "quien se sin son su sus un una y ya",
+    }.items()
+}
+SNOWBALL = {
+    "ar": "arabic", "da": "danish", "de": "german", "el": "greek", "en": "english", "es": "spanish", "fi": "finnish", "fr": "french",
+    "hu": "hungarian", "it": "italian", "nl": "dutch", "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian",
+    "sv": "swedish", "tr": "turkish",
+}  # fmt: skip
+
+
+def _without_stop_words(language: str) -> Tokenise:
+    left_out = _named(STOP_WORDS, language, "stop words")
+    return lambda terms: [term for term in terms if term not in left_out]
+
+
+def _snowball(language: str) -> Tokenise:
+    """Porter's Snowball stems (snowballstemmer)."""
+    import snowballstemmer
+
+    stem = lru_cache(maxsize=1 << 17)(snowballstemmer.stemmer(_named(SNOWBALL, language, "Snowball stems")).stemWord)
+    return lambda terms: [stem(term) for term in terms]
+
+
+def _prefix(length: str) -> Tokenise:
+    """The first letters of each term: a stemmer for languages that build words at their end (Can et al. 2008: 5 for Turkish)."""
+    if not length.isdecimal() or not 1 <= int(length) <= 50:
+        raise BadInput(f"tokeniser: prefix:{length} is no length; write prefix:5")
+    return lambda terms: [term[: int(length)] for term in terms]
+
+
+def _named(known: dict, name: str, what: str):
+    if name not in known:
+        raise BadInput(f"tokeniser: no {what} for {name!r}; known: {', '.join(known)}")
+    return known[name]
+
+
+STEPS: dict[str, Callable[[str], Tokenise]] = {"stop": _without_stop_words, "snowball": _snowball, "prefix": _prefix}
+
+
+def tokeniser(name: str) -> Tokenise:
+    """A tokeniser by name, with steps after plus signs, taken from left to right: the name is what results record.
+
+    Steps: `stop:LANGUAGE` leaves out frequent short words, `snowball:LANGUAGE` and `prefix:LENGTH` cut words to stems.
+
+    >>> tokeniser("words+stop:en+prefix:4")("The kettles in the kitchen")
+    ['kett', 'kitc']
+    """
+    first, *steps = name.split("+")
+    if first not in TOKENISERS:
+        raise BadInput(f"unknown tokeniser {first!r}{near(first, TOKENISERS)}; known: {', '.join(TOKENISERS)}")
+    made = []
+    for step in steps:
+        kind, _, value = step.partition(":")
+        if kind not in STEPS:
+            raise BadInput(f"tokeniser {name}: unknown step {kind!r}{near(kind, STEPS)}; known: {', '.join(STEPS)}")
+        made.append(STEPS[kind](value))
+    return reduce(lambda before, after: lambda text: after(before(text)), made, TOKENISERS[first])
