@@ -26,7 +26,7 @@ ALLOWED = {
     "child": set(),
     "pdf": {"child", "corpus", "layout"},
     "quality": {"corpus"},
-    "chunking": {"corpus"},
+    "chunking": {"corpus", "tokens"},
     "embedding": set(),
     "retrieval": set(),
     "lexical": {"retrieval", "tokens"},

@@ -52,6 +52,20 @@ def words_tr(text: str) -> list[str]:
     return words(_clean(text).replace("I", "ı").replace("İ", "i"))
 
 
+def token_ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Offsets of the tokens that sizes are counted in: a run of letters and digits, one letter of a script without spaces, or one
+    other sign. A mark stays with its letter."""
+    at = 0
+    for run in _word().finditer(text):
+        yield from ((place, place + 1) for place in range(at, run.start()) if not text[place].isspace())
+        at = run.start()
+        for place, part in enumerate(UNSPACED.split(run[0])):
+            step = 1 if place % 2 else max(1, len(part))
+            yield from ((start, min(start + step, at + len(part))) for start in range(at, at + len(part), step))
+            at += len(part)
+    yield from ((place, place + 1) for place in range(at, len(text)) if not text[place].isspace())
+
+
 def _runs(text: str) -> Iterator[str]:
     for run in _word().findall(text):
         for place, part in enumerate(UNSPACED.split(run)):  # every second part is of a script without spaces
