@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -219,7 +221,7 @@ def test_characters_agree_with_sets_of_places(evidence, hits, cutoff):
 @given(spans_of_one)
 def test_merged_spans_are_disjoint_and_hold_the_same_characters(ranges):
     one = merged(Span("manual.pdf", a, a + n) for a, n in ranges)
-    assert all(before.end < after.start for before, after in zip(one, one[1:], strict=False))
+    assert all(before.end < after.start for before, after in pairwise(one))
     assert sum(map(len, one)) == len({at for a, n in ranges for at in range(a, a + n)})
 
 
