@@ -55,6 +55,7 @@ ALLOWED = {
     "figures": set(),
     "report": {"figures"},
     "views": {"figures", "metrics", "report", "stats"},
+    "depth": {"metrics", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
     "commands": {"corpus", "metrics", "pdf", "quality", "stats", "trec"},
