@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from localeval.records import Hit, Span
 from localeval.rerank import MaxSim
 from localeval.retrieval import Dense, Fused, Reranked, Shuffled, fuse, phase, rank, timed
+from localeval.vectors import Stored, packed
 
 
 def spans(*names):
@@ -150,14 +151,14 @@ def test_reranking_ten_cannot_change_the_set_of_ten():
 
 
 def test_maxsim_by_hand():
-    one, two = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.6, 0.8]])
-    scorer = MaxSim(
-        spans("one", "two"),
-        np.concatenate([one, two]).astype(np.float16),
-        np.array([0, 2, 3]),
-        lambda q: np.array([[1.0, 0.0], [0.0, 1.0]]),
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=np.float16)
+    stored = Stored(vectors, np.array([0, 2, 3]), np.array([2, 3, 3]), 0.0)
+    scorer = MaxSim(spans("one", "two", "none"), stored, lambda q: np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert scorer("?", spans("two", "one", "none")) == pytest.approx([(0.6 + 0.8) / 2, 1.0, -1.0], abs=1e-3)
+    eight = Stored(packed(vectors, np.int8), stored.starts, stored.ends, 0.0)
+    assert MaxSim(spans("one", "two", "none"), eight, scorer._encode)("?", spans("two", "one")) == pytest.approx(
+        scorer("?", spans("two", "one")), abs=4e-3
     )
-    assert scorer("?", spans("two", "one")) == pytest.approx([(0.6 + 0.8) / 2, 1.0], abs=1e-3)
 
 
 def test_phases_add_up_and_cost_nothing_unheard():

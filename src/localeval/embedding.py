@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
-import time
 import warnings
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,8 +68,8 @@ CARDS = {
 class Embedder(Protocol):
     """Texts in, unit vectors out; role is "query" or "passage".
 
-    `encode` gives (n, d) float32, `encode_tokens` one (tokens, d) float16 a text, `query` both for one query. settings: what a
-    cached vector depends on.
+    `encode` gives (n, d) float32, `encode_tokens` one (tokens, d) float16 a text, `both` the two of them, `query` both for one query.
+    settings: what a cached vector depends on.
     """
 
     card: ModelCard
@@ -80,6 +77,7 @@ class Embedder(Protocol):
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray: ...
     def encode_tokens(self, texts: Sequence[str], role: str = "passage") -> list[np.ndarray]: ...
+    def both(self, texts: Sequence[str], role: str = "passage") -> tuple[np.ndarray, list[np.ndarray]]: ...
     def query(self, text: str) -> tuple[np.ndarray, np.ndarray]: ...
     def token_counts(self, texts: Sequence[str]) -> np.ndarray: ...
 
@@ -198,6 +196,10 @@ class SentenceEmbedder:
         )  # fmt: skip
         return [unit_rows(tokens.float().numpy()[1:-1]).astype(np.float16) for tokens in found]
 
+    def both(self, texts: Sequence[str], role: str = "passage") -> tuple[np.ndarray, list[np.ndarray]]:
+        """What `encode` and `encode_tokens` give, here in two passes."""
+        return self.encode(texts, role), self.encode_tokens(texts, role)
+
     def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Pooled vector (d,) and token vectors (tokens, d) of a query."""
         return self.encode([text], "query")[0], self.encode_tokens([text], "query")[0]
@@ -222,61 +224,3 @@ def truncated_share(embedder: Embedder, texts: Sequence[str]) -> float:
     if not texts:
         return float("nan")
     return float(np.mean(embedder.token_counts(texts) > embedder.settings["max_tokens"]))
-
-
-class VectorCache:
-    """Vectors on disk, keyed by the texts and by everything the vectors depend on. Plain arrays, never pickled."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def passages(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """`vectors` (n, d) float32, and the `seconds` it took to make them, when they were made."""
-
-        def make():
-            return {"vectors": embedder.encode(texts)}
-
-        return self._once("pooled", embedder, texts, make)
-
-    def tokens(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """`vectors` of all tokens stacked, (tokens, d) float16; `starts` (n + 1,) where each text's begin; `seconds` as above."""
-
-        def make():
-            found = embedder.encode_tokens(texts)
-            starts = np.concatenate([[0], np.cumsum([len(rows) for rows in found])]).astype(np.int64)
-            return {"vectors": np.concatenate(found), "starts": starts}
-
-        return self._once("tokens", embedder, texts, make)
-
-    def _once(self, what: str, embedder: Embedder, texts: Sequence[str], make) -> dict[str, np.ndarray]:
-        path = self._path(what, embedder, texts)
-        kept = _load(path) if path.exists() else {}
-        if not kept:
-            start = time.perf_counter()
-            made = make()
-            _save(path, **made, seconds=np.float64(time.perf_counter() - start))
-            kept = _load(path)
-        return kept
-
-    def _path(self, what: str, embedder: Embedder, texts: Sequence[str]) -> Path:
-        key = hashlib.sha256(json.dumps([what, embedder.settings], sort_keys=True).encode())
-        for text in texts:
-            key.update(hashlib.sha256(text.encode()).digest())
-        return self.folder / f"{embedder.card.name}-{what}-{key.hexdigest()[:20]}.npz"
-
-
-def _save(path: Path, **arrays: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    with part.open("wb") as file:
-        np.savez(file, **arrays)
-    part.replace(path)
-
-
-def _load(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file; none where it is broken, so that they are made again."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
-        return {}

@@ -18,13 +18,14 @@ import pandas as pd
 
 from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
-from localeval.embedding import Embedder, SentenceEmbedder, VectorCache, card_of, locate, truncated_share
+from localeval.embedding import Embedder, SentenceEmbedder, card_of, locate, truncated_share
 from localeval.grading import Units, grade, known_rules, unit_sets
 from localeval.lexical import BM25, RankBM25
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
 from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
 from localeval.tables import read_units
 from localeval.tokens import tokeniser
+from localeval.vectors import VectorCache
 
 LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi", "bm25-plus": "plus", "bm25-l": "l", "rank-bm25": "reference"}
 RETRIEVERS = ("random", *LEXICAL, "dense", "hybrid")
@@ -44,6 +45,7 @@ class Settings:
     rrf_k: int = 60
     threads: int = 1
     encoder: str = "onnx"
+    token_vectors: str = "tokens"  # how late interaction stores them: tokens (float16) or tokens8 (int8)
 
 
 def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[str], depth: int = 100) -> list[System]:
@@ -115,7 +117,7 @@ class Engines:
 
     def _dense(self, system: System) -> Dense:
         embedder = self.embedder(system.model)
-        vectors = self._cache.passages(embedder, self.texts(system.chunker))["vectors"]
+        vectors = self._cache.passages(embedder, self.texts(system.chunker)).gathered()
         encode = lambda query: self._query(embedder, query)[0]
         return Dense(self.spans(system.chunker), vectors, encode)
 
@@ -124,9 +126,9 @@ class Engines:
 
         if system.reranker == "maxsim":
             embedder = self.embedder(system.model)
-            stored = self._cache.tokens(embedder, self.texts(system.chunker))
+            stored = self._cache.tokens(embedder, self.texts(system.chunker), self.settings.token_vectors)
             encode = lambda query: self._query(embedder, query)[1]
-            return MaxSim(self.spans(system.chunker), stored["vectors"], stored["starts"], encode)
+            return MaxSim(self.spans(system.chunker), stored, encode)
         card = card_of(system.reranker, "cross_encoder")
         text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
         make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)
@@ -166,9 +168,9 @@ class Engines:
             facts["truncated_share"] = self._once(
                 ("cut", system.chunker, system.model), lambda: truncated_share(embedder, texts)
             )
-            facts["vector_seconds"] = float(self._cache.passages(embedder, texts)["seconds"])
+            facts["vector_seconds"] = self._cache.passages(embedder, texts).seconds
             if system.reranker == "maxsim":
-                facts["vector_seconds"] += float(self._cache.tokens(embedder, texts)["seconds"])
+                facts["vector_seconds"] = self._cache.tokens(embedder, texts, self.settings.token_vectors).seconds
         return facts
 
     def _once(self, key: tuple, make: Callable[[], object]):
