@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localeval import depth as depths
-from localeval import sweep
+from localeval import sweep, views
 from localeval.depth import Line, Policy
 from localeval.metrics import measure
-from localeval.records import Graded, Hit, Span
+from localeval.records import BadInput, Graded, Hit, Span
 
 LINE = Line("c/h", "m", {0: "c/h", 10: "c/h+m@10", 20: "c/h+m@20"})
 
@@ -52,8 +52,45 @@ def runs():
 
 
 def test_lines_hold_what_ran():
-    assert depths.lines(runs()) == [LINE]
-    assert depths.lines(runs()[1:]) == [], "depths without their base cannot be compared with it"
+    assert depths.lines(runs(), "r", "rr", scores(TABLE)) == [LINE]
+    with pytest.raises(BadInput, match="no reranked system ran beside its first stage"):
+        depths.lines(runs()[1:], "r", "rr", scores(TABLE))
+    with pytest.raises(BadInput, match="no scores of rrr under r in 40_rerank .did you mean 'rr'"):
+        depths.lines(runs(), "r", "rrr", scores(TABLE))
+    read = runs().replace("", None)
+    assert depths.lines(read, "r", "rr", scores(TABLE)) == [LINE], "an empty cell of a table that was read is None"
+
+
+def test_samples_over_a_budget():
+    seconds = [0.5, 1.0, 1.2, 3.0]
+    timings = pd.DataFrame({"system": "s", "phase": "total", "seconds": seconds})
+    (row,) = depths.over_budget(timings, 1000).to_dict("records")
+    assert (row["over"], row["samples"], row["share"]) == (2, 4, 0.5) and row["low"] < 0.5 < row["high"]
+    with pytest.raises(BadInput, match="budget_ms=0"):
+        depths.over_budget(timings, 0)
+
+
+def test_engines_whose_agreement_is_a_signal():
+    rows = [("c/bm25", "bm25", 0), ("c/dense:m", "dense", 0), ("c/dense:m+x@10", "dense", 10), ("d/bm25", "bm25", 0)]
+    frame = pd.DataFrame(rows, columns=["system", "retriever", "rerank_depth"]).assign(status="ok")
+    frame["chunker"] = frame["system"].str.partition("/")[0]
+    assert depths.component_pairs(LINE, frame) == [("c/bm25", "c/dense:m")]
+
+
+def test_tables_to_read_and_a_sentence():
+    ranks = {"a": (2,), "b": (4,), "c": (1,), "d": ()}
+    judged = {("c/h", "r"): [graded(query, *found) for query, found in ranks.items()]}
+    rows = depths.ledgers(
+        [LINE], scores(TABLE), judged, "r", "rr", pd.Series({"c/h": 1.0, "c/h+m@10": 2.0, "c/h+m@20": 3.0})
+    )
+    assert views.ledger(rows)["headroom"].tolist() == ["0%", "60%"]
+    assert depths.line_table([LINE], scores(TABLE), "r", "rr").iloc[0].tolist() == ["c/h", "m", "10, 20", 4]
+    table, known = questions()
+    assert "better than the best fixed depth at 1 of 2 costs" in views.adaptive_sentence(
+        depths.adaptive(table, known, COST, {})
+    )
+    flat = pd.DataFrame({"low": [-0.1], "high": [0.1]})
+    assert "not separated" in views.adaptive_sentence(flat)
 
 
 def scores(table):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
 
 from localeval import metrics, stats
-from localeval.records import Graded
+from localeval.records import BadInput, Graded, near
 
 
 def oracle(graded: Graded, depth: int) -> Graded:
@@ -41,16 +41,56 @@ class Line:
     systems: dict[int, str]
 
 
-def lines(runs: pd.DataFrame) -> list[Line]:
-    """Every base and reranker of a table of runs that have hits, in order."""
+def lines(runs: pd.DataFrame, rule: str, metric: str, scores: pd.DataFrame) -> list[Line]:
+    """Every base and reranker of a table of runs that have hits, in order. None, or no score of the metric under the rule, is bad input."""
     ran, found = runs[runs["status"] == "ok"], []
-    for _, group in ran.groupby(["chunker", "retriever", "model"], sort=False):
-        base = group.loc[group["reranker"] == "", "system"]
-        for name in dict.fromkeys(group["reranker"]) if len(base) else ():
-            own = group[group["reranker"] == name].sort_values("rerank_depth") if name else ()
-            depths = dict(zip(own["rerank_depth"].astype(int), own["system"], strict=True)) if name else {}
-            found += [Line(base.iloc[0], name, {0: base.iloc[0]} | depths)] if name else []
+    for _, group in ran.groupby(["chunker", "retriever", "model"], sort=False, dropna=False):
+        base = group.loc[group["reranker"].isin(["", None]) | group["reranker"].isna(), "system"].tolist()
+        for name in (name for name in dict.fromkeys(group["reranker"].dropna()) if name and base):
+            own = group[group["reranker"] == name].sort_values("rerank_depth")
+            depths = dict(zip(own["rerank_depth"].astype(int), own["system"], strict=True))
+            found.append(Line(base[0], name, {0: base[0]} | depths))
+    if not found:
+        raise BadInput(
+            "no reranked system ran beside its first stage, so there is no depth to speak of; see the runs of 40_rerank"
+        )
+    if scores[(scores["rule"] == rule) & (scores["metric"] == metric)].empty:
+        raise BadInput(
+            f"no scores of {metric} under {rule} in 40_rerank{near(metric, scores['metric'])}; name a rule and a metric it computes"
+        )
     return found
+
+
+def line_table(lines: Sequence[Line], scores: pd.DataFrame, rule: str, metric: str) -> pd.DataFrame:
+    """One row a line: first stage, reranker, its depths, and the questions with a value."""
+    rows = []
+    for line in lines:
+        deep = ", ".join(str(depth) for depth in line.systems if depth)
+        rows.append((line.base, line.reranker, deep, len(values(line, scores, rule, metric))))
+    return pd.DataFrame(rows, columns=["first stage", "reranker", "depths", "questions"])
+
+
+def component_pairs(line: Line, runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Pairs of a lexical and a dense first stage of the line's chunker: what they agree on is a signal."""
+    own = runs[
+        (runs["status"] == "ok") & (runs["chunker"] == line.base.partition("/")[0]) & (runs["rerank_depth"] == 0)
+    ]
+    lexical, dense = (own.loc[own["retriever"].isin(names), "system"] for names in (("bm25",), ("dense",)))
+    return list(product(lexical, dense))
+
+
+def over_budget(timings: pd.DataFrame, budget_ms: float) -> pd.DataFrame:
+    """Share of the warm samples of each system above a budget, with its Wilson interval.
+
+    Columns: system, samples, over, share, low, high.
+    """
+    if not budget_ms > 0:
+        raise BadInput(f"budget_ms={budget_ms}: give the milliseconds that an answer may take")
+    rows = []
+    for system, part in timings[timings["phase"] == "total"].groupby("system", sort=False):
+        over, n = int((part["seconds"] * 1000 > budget_ms).sum()), len(part)
+        rows.append((system, n, over, over / n, *stats.wilson(over, n)))
+    return pd.DataFrame(rows, columns=["system", "samples", "over", "share", "low", "high"])
 
 
 def values(line: Line, scores: pd.DataFrame, rule: str, metric: str) -> pd.DataFrame:
@@ -94,6 +134,12 @@ def ledger(
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def ledgers(lines: Sequence[Line], scores, graded, rule, metric, mean_ms, *, seed: int = stats.SEED) -> pd.DataFrame:
+    """The `ledger` of every line, one below the other, with the first stage as a column."""
+    parts = [ledger(line, scores, graded, rule, metric, mean_ms, seed=seed).assign(base=line.base) for line in lines]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _oracle_mean(graded: Sequence[Graded], depth: int, metric: str, wanted: set[str]) -> float:
@@ -257,13 +303,13 @@ def signals(
     own = certainty[certainty["system"] == line.base]
     table = own.pivot(index="query_id", columns="signal", values="value").sort_index().rename_axis(columns=None)
     for one, other in pairs:
-        if all((system, query) in hits for system in (one, other) for query in table.index):
+        if {one, other} <= {system for system, _ in hits}:
             name = f"overlap {one.partition('/')[2]} {other.partition('/')[2]}"
-            table[name] = [_shared(hits[one, query], hits[other, query]) for query in table.index]
+            table[name] = [_shared(hits.get((one, query), ()), hits.get((other, query), ())) for query in table.index]
     known_at = {}
     for depth, system in sorted(line.systems.items())[1:-1]:
         known_at[f"score@{depth}"] = depth
-        found = [hits[system, query] for query in table.index]
+        found = [hits.get((system, query), ()) for query in table.index]
         table[f"score@{depth}"] = [some[0].score if some else np.nan for some in found]
     return table, known_at
 
