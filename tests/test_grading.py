@@ -227,8 +227,12 @@ def test_merged_spans_are_disjoint_and_hold_the_same_characters(ranges):
 
 def test_a_table_of_characters_leaves_out_questions_without_spans():
     queries = [Query("a", "?", (ask(0, 10),), origin="human"), Query("b", "?")]
+    queries.append(Query("c", "?", (ask(0, 10),)))
     table = character_table({("s", "a"): retrieved(C1), ("s", "b"): retrieved(C1)}, queries, 5)
-    assert table["query_id"].unique().tolist() == ["a"]
+    missed = table[table["query_id"] == "c"]
+    assert missed["value"].tolist() == [0.0, 0.0, 0.0], "no hit for a question is nothing found, not a question less"
+    table = table[table["query_id"] != "c"]
+    assert table["query_id"].unique().tolist() == ["a"] and set(table["rule"]) == {"characters"}
     assert dict(zip(table["metric"], table["value"], strict=True)) == {
         "char_recall@5": 1.0, "char_precision@5": 0.5, "char_iou@5": 0.5
     }  # fmt: skip

@@ -247,3 +247,11 @@ def test_one_table_keeps_strata_apart_and_depths_have_a_line_for_each():
     lines = views.depth_under_rules(summary, totals, runs, "s/bm25", "p@1", ["chunk/contains", "chunk/same_document"])
     assert lines.groupby("system", sort=False)["depth"].agg(list).tolist() == [[0, 10, 20]] * 4
     assert lines["system"].unique().tolist()[:2] == ["human, chunk/contains", "human, chunk/same_document"]
+
+
+def test_words_that_stand_in_half_of_the_chunks_are_said(engines):
+    table = sweep.common_terms(engines, [Query("q", "tea")])
+    assert table["chunker"].tolist() == list(engines.chunks) and table["chunks"].tolist() == [
+        len(one) for one in engines.chunks.values()
+    ]
+    assert ((table["share"] >= 0) & (table["share"] <= 1)).all()

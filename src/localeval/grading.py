@@ -128,6 +128,11 @@ def overlap_share(unit: Span, evidence: Evidence) -> float:
 CHARACTERS = ("char_recall", "char_precision", "char_iou")
 
 
+def character_names(cutoff: int) -> list[str]:
+    """Names of the three scores with their cut: `char_recall@10` and so on."""
+    return [f"{name}@{cutoff}" for name in CHARACTERS]
+
+
 def character_scores(hits: Sequence[Hit], query: Query, cutoff: int) -> tuple[float, float, float] | None:
     """Shares in characters of the first `cutoff` hits and the evidence, each character counted once however many hits hold it.
 
@@ -157,16 +162,18 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def character_table(hits: dict[tuple[str, str], list[Hit]], queries: Sequence[Query], cutoff: int):
-    """`character_scores` of every system and query. Columns: system, query_id, metric (name@cutoff), value, origin."""
+    """`character_scores` of every system and query, as a tidy table like `scores.csv` under the rule "characters"."""
     import pandas as pd
 
-    by_id = {query.query_id: query for query in queries}
-    rows = []
-    for (system, query_id), found in hits.items():
-        query = by_id[query_id]
-        for name, value in zip(CHARACTERS, character_scores(found, query, cutoff) or (), strict=False):
-            rows.append((system, query_id, f"{name}@{cutoff}", value, query.origin))
-    return pd.DataFrame(rows, columns=["system", "query_id", "metric", "value", "origin"])
+    by_id, rows = {query.query_id: query for query in queries}, []
+    for system in dict.fromkeys(system for system, _ in hits):
+        for query in by_id.values():
+            got = character_scores(hits.get((system, query.query_id), ()), query, cutoff) or ()
+            named = zip(character_names(cutoff), got, strict=False)
+            rows += [
+                (system, "characters", name, query.query_id, value, "scored", query.origin) for name, value in named
+            ]
+    return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
 
 
 def collapse(spans: Iterable[Span], units: Units) -> list[Span]:

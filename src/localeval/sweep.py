@@ -20,7 +20,7 @@ from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
 from localeval.embedding import Embedder, SentenceEmbedder, card_of, locate, truncated_share
 from localeval.grading import Units, grade, known_rules, unit_sets
-from localeval.lexical import BM25, RankBM25
+from localeval.lexical import BM25, RankBM25, unweighted_share
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
 from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
 from localeval.tables import read_units
@@ -330,6 +330,16 @@ def grade_all(
             "all of it coarser than the rule; give quotes, or put a coarser rule first"
         )
     return graded
+
+
+def common_terms(engines: Engines, queries: Sequence[Query]) -> pd.DataFrame:
+    """How far each chunker is from having enough chunks for Okapi's idf. Columns: chunker, chunks, share (see `unweighted_share`)."""
+    rows = []
+    for chunker, units in engines.chunks.items():
+        index = engines.retriever(System(chunker, "bm25"))
+        share = unweighted_share(index, [query.text for query in queries], tokeniser(engines.settings.tokeniser))
+        rows.append((chunker, len(units), share))
+    return pd.DataFrame(rows, columns=["chunker", "chunks", "share"])
 
 
 def states(graded: dict[tuple[str, str], list[Graded]], systems: Sequence[System]) -> pd.DataFrame:
