@@ -131,7 +131,27 @@ def test_latency_is_a_distribution_by_stage():
         pytest.approx(100),
         8,
     )
-    assert "40.0 to 40.0" in views.stages(stats.latency_table(timings))["repeats_ms"].tolist()
+    assert (
+        row["p99_ms"] == pytest.approx(100)
+        and row["mean_low"] < 40 < row["mean_high"]
+        and row["p95_high"] == pytest.approx(100)
+    )
+    (shown,) = views.stages(stats.latency_table(timings)).to_dict("records")
+    assert shown["repeats_ms"] == "40.0 to 40.0" and shown["samples"] == "8 (indicative only)"
+    assert shown["mean_ms"].startswith("40.0 [")
+
+
+def test_intervals_of_latency_resample_questions_and_not_samples():
+    alike = pd.DataFrame(
+        {"system": "s", "phase": "total", "query_id": np.repeat(list("ab"), 100), "repeat": list(range(100)) * 2}
+    )
+    alike["seconds"] = np.where(alike["query_id"] == "a", 0.01, 0.03)
+    (row,) = stats.latency_table(alike).to_dict("records")
+    assert (row["mean_low"], row["mean_high"]) == (pytest.approx(10), pytest.approx(30)), (
+        "two questions, however often asked, are two"
+    )
+    (one,) = stats.latency_table(alike[alike["query_id"] == "a"]).to_dict("records")
+    assert np.isnan(one["mean_low"]) and one["mean_ms"] == pytest.approx(10)
 
 
 def test_wide_tables_carry_their_denominator():

@@ -76,18 +76,24 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 STAGES = ("encode", "dense", "lexical", "fuse", "rerank")
-MS = {f"{name} ms": ".1f" for name in STAGES} | dict.fromkeys(("mean_ms", "p50_ms", "p95_ms", "max_ms"), ".1f")
+MS = {f"{name} ms": ".1f" for name in STAGES} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"), ".1f")
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
-    """Mean milliseconds of each stage beside the distribution of the whole, one row a system."""
+    """Mean milliseconds of each stage beside the distribution of the whole, one row a system; mean and P95 with their intervals."""
     order = list(dict.fromkeys(latency["system"]))
     means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=list(STAGES))
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
     spread = total["fastest_repeat_ms"].map("{:.1f}".format) + " to " + total["slowest_repeat_ms"].map("{:.1f}".format)
-    whole = total[["mean_ms", "p50_ms", "p95_ms", "max_ms"]].assign(repeats_ms=spread, samples=total["n"])
+    whole = total[["p50_ms", "p99_ms", "max_ms"]].assign(
+        mean_ms=interval(total["mean_ms"], total["mean_low"], total["mean_high"], ".1f"),
+        p95_ms=interval(total["p95_ms"], total["p95_low"], total["p95_high"], ".1f"),
+        repeats_ms=spread,
+        samples=total["n"].map(lambda n: f"{n:,d}" + (" (indicative only)" if n < stats.FEW_SAMPLES else "")),
+    )
     means.columns = [f"{name} ms" for name in means.columns]
-    return means.join(whole).rename_axis(columns=None).reset_index()
+    columns = ["mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "repeats_ms", "samples"]
+    return means.join(whole[columns]).rename_axis(columns=None).reset_index()
 
 
 def cold_table(cold: pd.DataFrame) -> pd.DataFrame:
