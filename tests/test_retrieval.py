@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval.records import Hit, Span
+from localeval.records import BadInput, Hit, Span
 from localeval.rerank import MaxSim
 from localeval.retrieval import Dense, Fused, Reranked, Shuffled, fuse, phase, rank, timed
 from localeval.vectors import Stored, packed
@@ -100,6 +100,19 @@ def test_rrf_by_hand():
 def test_rrf_ties_by_place():
     fused = fuse([Fixed("k", "m").hits, Fixed("m", "k").hits])
     assert docs(fused) == ["k", "m"] and fused[0].score == pytest.approx(0.032522, abs=1e-6)
+
+
+def test_weights_by_hand():
+    heavy = fuse([Fixed(*"uvw").hits, Fixed(*"tws").hits], weights=[3, 1])
+    assert docs(heavy)[:2] == ["w", "u"] and heavy[1].score == pytest.approx(3 / 61)
+    assert docs(fuse([Fixed("u").hits, Fixed("t").hits], weights=[0, 1])) == ["t"]
+    assert fuse([Fixed("u").hits, Fixed("t").hits], weights=[1, 1]) == fuse([Fixed("u").hits, Fixed("t").hits])
+
+
+@pytest.mark.parametrize("weights", [[1], [0, 0], [-1, 2], [float("nan"), 1], [float("inf"), 1], ["a", 1]])
+def test_weights_that_cannot_be_are_refused(weights):
+    with pytest.raises(BadInput, match="give a number of 0 or more for each of 2 lists"):
+        fuse([Fixed("u").hits, Fixed("t").hits], weights=weights)
 
 
 rankings = st.lists(st.permutations("klmnop").map(lambda names: names[:4]), min_size=2, max_size=4)

@@ -275,3 +275,16 @@ def test_words_that_stand_in_half_of_the_chunks_are_said(engines):
         len(one) for one in engines.chunks.values()
     ]
     assert ((table["share"] >= 0) & (table["share"] <= 1)).all()
+
+
+def test_a_hybrid_says_which_engine_its_hits_come_from():
+    at = [Hit(Span("d", place, place + 1), 1.0) for place in range(4)]
+    hits = {
+        ("c/bm25", "q"): at[:2],
+        ("c/dense:m", "q"): at[1:3],
+        ("c/hybrid:m", "q"): [at[1], at[0], at[2]],
+        ("e/hybrid:m", "q"): at,
+    }
+    systems = [System("c", "bm25"), System("c", "dense", "m"), System("c", "hybrid", "m"), System("e", "hybrid", "m")]
+    (row,) = sweep.sides(hits, systems).to_dict("records")
+    assert row == {"system": "c/hybrid:m", "hits": 3, "both": 1 / 3, "lexical_only": 1 / 3, "dense_only": 1 / 3}

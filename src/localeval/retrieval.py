@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from localeval.records import Hit, Span
+from localeval.records import BadInput, Hit, Span
 
 DECIMALS = 6
 RRF_K = 60  # Cormack, Clarke and Buettcher 2009
@@ -161,31 +161,47 @@ def _check_unit(vectors: np.ndarray, what: str) -> None:
 
 
 class Fused:
-    """Reciprocal rank fusion: score = sum over lists of 1 / (k + rank), rank from 1; a list without the unit adds nothing.
+    """Reciprocal rank fusion: score = sum over lists of weight / (k + rank), rank from 1; a list without the unit adds nothing.
 
     depth: how far each list is read, its own parameter and not the final cut, so that a deeper cut only adds hits at the end.
+    weights: one for each retriever; all 1 where none are given.
     """
 
-    def __init__(self, retrievers: Sequence[Retriever], depth: int = 100, k: int = RRF_K):
+    def __init__(
+        self, retrievers: Sequence[Retriever], depth: int = 100, k: int = RRF_K, weights: Sequence[float] = ()
+    ):
         self._retrievers, self._depth, self._k = tuple(retrievers), depth, k
+        self._weights = _checked(weights, len(self._retrievers))
 
     def search(self, query: str, k: int) -> list[Hit]:
         lists = [search_once(retriever, query, self._depth) for retriever in self._retrievers]
         with phase("fuse"):
-            return fuse(lists, self._k)[:k]
+            return fuse(lists, self._k, self._weights)[:k]
 
 
-def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K) -> list[Hit]:
-    """Fuses ranked lists by reciprocal rank (Cormack, Clarke and Buettcher 2009).
+def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K, weights: Sequence[float] = ()) -> list[Hit]:
+    """Fuses ranked lists by reciprocal rank (Cormack, Clarke and Buettcher 2009), each with a weight of 1 or its own.
 
-    Sums are rounded to 12 decimals: enough to drop the order of addition, and far below the gap of neighbouring ranks.
+    Sums are rounded to 12 decimals: enough to drop the order of addition, and far below the gap of neighbouring ranks. A unit
+    that only lists of weight 0 hold is not returned.
     """
     scores: dict[Span, float] = {}
-    for hits in lists:
-        for place, hit in enumerate(hits, 1):
-            scores[hit.span] = scores.get(hit.span, 0.0) + 1 / (k + place)
+    for hits, weight in zip(lists, _checked(weights, len(lists)), strict=True):
+        for place, hit in enumerate(hits if weight else (), 1):
+            scores[hit.span] = scores.get(hit.span, 0.0) + weight / (k + place)
     spans = sorted(scores)
     return rank(spans, np.array([scores[span] for span in spans]), len(spans), decimals=12)
+
+
+def _checked(weights: Sequence[float], lists: int) -> tuple[float, ...]:
+    """The weights as they are, or 1 for each list where there are none."""
+    weights = tuple(weights) or (1.0,) * lists
+    good = [isinstance(weight, int | float) and 0 <= weight < float("inf") for weight in weights]
+    if len(weights) != lists or not all(good) or (lists and not any(weights)):
+        raise BadInput(
+            f"fusion_weights {list(weights)}: give a number of 0 or more for each of {lists} lists, and not only zeros"
+        )
+    return weights
 
 
 class Reranked:

@@ -43,6 +43,7 @@ class Settings:
     b: float = 0.75
     fusion_depth: int = 100
     rrf_k: int = 60
+    fusion_weights: tuple = ()  # of BM25 and of the dense engine in a hybrid; none given: 1 each
     threads: int = 1
     encoder: str = "onnx"
     token_vectors: str = "tokens"  # how late interaction stores them: tokens (float16) or tokens8 (int8)
@@ -106,7 +107,7 @@ class Engines:
         if system.retriever == "dense":
             return dense
         bm25 = self._once(("lexical", system.chunker, "bm25"), lambda: self._bm25(System(system.chunker, "bm25")))
-        return Fused([bm25, dense], self.settings.fusion_depth, self.settings.rrf_k)
+        return Fused([bm25, dense], self.settings.fusion_depth, self.settings.rrf_k, self.settings.fusion_weights)
 
     def _bm25(self, system: System) -> BM25 | RankBM25:
         tokenise, variant = tokeniser(self.settings.tokeniser), LEXICAL[system.retriever]
@@ -343,6 +344,27 @@ def common_terms(engines: Engines, queries: Sequence[Query]) -> pd.DataFrame:
         share = unweighted_share(index, [query.text for query in queries], tokeniser(engines.settings.tokeniser))
         rows.append((chunker, len(units), share))
     return pd.DataFrame(rows, columns=["chunker", "chunks", "share"])
+
+
+def sides(hits: dict[tuple[str, str], list[Hit]], systems: Sequence[System], cut: int = 10) -> pd.DataFrame:
+    """Where the first `cut` hits of every hybrid come from: shares that both engines found, and only one of them.
+
+    Only hybrids whose engines ran by themselves too, with all the hits that fusion reads, have a row. Columns: system, hits, both,
+    lexical_only, dense_only.
+    """
+    by_name, rows = {system.name: system for system in systems}, []
+    for name in dict.fromkeys(system for system, _ in hits):
+        own = by_name[name]
+        one, two = (System(own.chunker, kind, model).name for kind, model in (("bm25", ""), ("dense", own.model)))
+        if own.retriever != "hybrid" or own.reranker or not {one, two} <= by_name.keys():
+            continue
+        found = [0, 0, 0]
+        for query in (query for system, query in hits if system == name):
+            lexical, dense = ({hit.span for hit in hits.get((side, query), ())} for side in (one, two))
+            for hit in hits[name, query][:cut]:
+                found[0 if hit.span in lexical & dense else 1 if hit.span in lexical else 2] += 1
+        rows.append((name, sum(found), *(count / max(1, sum(found)) for count in found)))
+    return pd.DataFrame(rows, columns=["system", "hits", "both", "lexical_only", "dense_only"])
 
 
 def states(graded: dict[tuple[str, str], list[Graded]], systems: Sequence[System]) -> pd.DataFrame:
