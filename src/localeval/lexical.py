@@ -107,41 +107,47 @@ class BM25:
         mean = lengths.sum() / n if n else 0.0
         norm = 1 - b + b * lengths / (mean or 1.0)  # in this order: the digits are rank-bm25's
         per_place = np.repeat(idf, self.document_frequency)
-        self._weights = term_weights(variant, per_place, counts.data, norm[counts.indices], k1)
-        self._positive = bool((self._weights > 0).all())  # then a text has a score as soon as it has a term
-        self._full = {
-            column: self._full_column(column, n) for column in np.flatnonzero(self.document_frequency > FULL_SHARE * n)
-        }
-
-    def _full_column(self, column: int, n: int) -> np.ndarray:
-        own = slice(self._starts[column], self._starts[column + 1])
-        full = np.zeros(n)
-        full[self._rows[own]] = self._weights[own]
-        return full
+        counts.data = term_weights(variant, per_place, counts.data, norm[counts.indices], k1)
+        self._matrix = TermMatrix(counts)
 
     def search(self, query: str, k: int) -> list[Hit]:
         with phase("lexical"):
-            terms = self._tokenise(query)
-            columns = [self._columns[term] for term in terms if term in self._columns]
-            if not columns:
-                return []
-            scores, found = self._scores(columns)
-            return rank_found(self._spans, scores, found, k)
+            columns = [self._columns[term] for term in self._tokenise(query) if term in self._columns]
+            return rank_found(self._spans, *self._matrix.scores(columns), k) if columns else []
 
-    def _scores(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Score of every text, and whether it holds any of the terms."""
-        scores = np.zeros(len(self._spans))
-        for column in columns:
+
+class TermMatrix:
+    """Weights of terms (columns) in texts (rows). matrix: scipy's csc_matrix, (texts, terms), its indices sorted."""
+
+    def __init__(self, matrix):
+        self._n, self._starts = matrix.shape[0], matrix.indptr.tolist()
+        self._rows, self._weights = matrix.indices, matrix.data
+        self._positive = bool((self._weights > 0).all())  # then a text has a score as soon as it has a term
+        often = np.flatnonzero(np.diff(matrix.indptr) > FULL_SHARE * self._n)
+        self._full = {column: self._full_column(column) for column in often.tolist()}
+
+    def _own(self, column: int) -> slice:
+        return slice(self._starts[column], self._starts[column + 1])
+
+    def _full_column(self, column: int) -> np.ndarray:
+        full = np.zeros(self._n)
+        full[self._rows[self._own(column)]] = self._weights[self._own(column)]
+        return full
+
+    def scores(self, columns: Sequence[int], weights: Sequence[float] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """(texts,) score of every text, and whether it holds any of the terms. columns may repeat; weights: positive, 1 each if none."""
+        scores = np.zeros(self._n)
+        for column, weight in zip(columns, weights or [1.0] * len(columns), strict=True):
             if column in self._full:
-                scores += self._full[column]
+                scores += self._full[column] if weight == 1 else weight * self._full[column]
             else:
-                own = slice(self._starts[column], self._starts[column + 1])
-                scores[self._rows[own]] += self._weights[own]
+                own = self._own(column)
+                scores[self._rows[own]] += self._weights[own] if weight == 1 else weight * self._weights[own]
         if self._positive:
             return scores, scores > 0
-        found = np.zeros(len(self._spans), bool)
+        found = np.zeros(self._n, bool)
         for column in columns:
-            found[self._rows[self._starts[column] : self._starts[column + 1]]] = True
+            found[self._rows[self._own(column)]] = True
         return scores, found
 
 

@@ -28,8 +28,9 @@ from localeval.tokens import tokeniser
 from localeval.vectors import VectorCache
 
 LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi", "bm25-plus": "plus", "bm25-l": "l", "rank-bm25": "reference"}
-RETRIEVERS = ("random", *LEXICAL, "dense", "hybrid")
-WITHOUT_MODEL = ("random", *LEXICAL)
+LEARNED = {"splade": "splade-tiny"}  # retrievers that bring their own model
+RETRIEVERS = ("random", *LEXICAL, *LEARNED, "dense", "hybrid")
+WITHOUT_MODEL = ("random", *LEXICAL, *LEARNED)
 ENCODERS = ("onnx", "torch")
 WARM_UP = 3  # queries run and thrown away before the clock counts
 
@@ -90,6 +91,7 @@ class Engines:
     def missing(self, system: System) -> str:
         """Why this system cannot run here, or nothing. Imports nothing heavy."""
         needed = [card_of(system.model)] if system.model else []
+        needed += [card_of(LEARNED[system.retriever], "sparse")] if system.retriever in LEARNED else []
         if system.reranker and system.reranker != "maxsim":
             needed.append(card_of(system.reranker, "cross_encoder"))
         return next((card.how_to_get for card in needed if locate(card, self.root) is None), "")
@@ -103,6 +105,8 @@ class Engines:
             return Shuffled(self.spans(system.chunker))
         if system.retriever in LEXICAL:
             return self._once(("lexical", system.chunker, system.retriever), lambda: self._bm25(system))
+        if system.retriever in LEARNED:
+            return self._once(("learned", system.chunker, system.retriever), lambda: self._learned(system))
         dense = self._once(("dense", system.chunker, system.model), lambda: self._dense(system))
         if system.retriever == "dense":
             return dense
@@ -115,6 +119,19 @@ class Engines:
         if variant == "reference":
             return RankBM25(spans, texts, tokenise, k1=self.settings.k1, b=self.settings.b)
         return BM25(spans, texts, tokenise, variant=variant, k1=self.settings.k1, b=self.settings.b)
+
+    def _learned(self, system: System) -> Retriever:
+        from localeval.learned import LearnedSparse
+
+        model = self._sparse_model(system)
+        stored = self._cache.sparse(model, self.texts(system.chunker))
+        return LearnedSparse(self.spans(system.chunker), stored, lambda query: model.encode_sparse([query])[0])
+
+    def _sparse_model(self, system: System):
+        from localeval.learned import Splade
+
+        card = card_of(LEARNED[system.retriever], "sparse")
+        return self._once(("sparse", card.name), lambda: Splade(card, locate(card, self.root), self.settings.threads))
 
     def _dense(self, system: System) -> Dense:
         embedder = self.embedder(system.model)
@@ -167,6 +184,12 @@ class Engines:
     def facts(self, system: System) -> dict:
         """Chunks, the share of them the model cuts, and seconds spent on their vectors when they were made."""
         facts = {"chunks": len(self.chunks[system.chunker]), "truncated_share": np.nan, "vector_seconds": np.nan}
+        if system.retriever in LEARNED:
+            model, texts = self._sparse_model(system), self.texts(system.chunker)
+            facts |= {
+                "truncated_share": truncated_share(model, texts),
+                "vector_seconds": self._cache.sparse(model, texts).seconds,
+            }
         if system.model:
             embedder, texts = self.embedder(system.model), self.texts(system.chunker)
             facts["truncated_share"] = self._once(

@@ -21,7 +21,7 @@ from localeval.records import BadInput
 
 BLOCK = 64  # texts that are embedded before what was made is written down
 ENTRY = np.dtype([("text", "u1", 32), ("start", "<i8"), ("rows", "<i8"), ("seconds", "<f8"), ("crc", "<u4")])
-DTYPES = {"pooled": np.float32, "tokens": np.float16, "tokens8": np.int8}
+DTYPES = {"pooled": np.float32, "tokens": np.float16, "tokens8": np.int8, "sparse": np.float32}
 SCALE = 127  # of int8: a component of a unit vector lies between -1 and 1
 
 
@@ -67,6 +67,10 @@ class VectorCache:
             raise BadInput(f"settings: unknown token_vectors {kind!r}; known: tokens, tokens8")
         return self._stored(embedder, texts, kind)
 
+    def sparse(self, model, texts: Sequence[str]) -> Stored:
+        """The weighted words of every text (`learned.Splade`): rows of place in the vocabulary and weight."""
+        return self._stored(model, texts, "sparse")
+
     def _stored(self, embedder: Embedder, texts: Sequence[str], kind: str) -> Stored:
         from filelock import FileLock
 
@@ -84,17 +88,24 @@ class VectorCache:
     def _make(self, embedder: Embedder, texts: Sequence[str], store: Store) -> None:
         for at in range(0, len(texts), BLOCK):
             part, start = texts[at : at + BLOCK], time.perf_counter()
-            pooled, tokens = (embedder.encode(part), None) if store.kind == "pooled" else embedder.both(part)
+            made = _made(embedder, part, store.kind)
             seconds, keys = (time.perf_counter() - start) / len(part), [_key(text) for text in part]
-            if tokens is not None:
-                store.append(keys, [packed(one, DTYPES[store.kind]) for one in tokens], seconds)
-            own = self._store(embedder, "pooled")
-            own.append(keys, [np.asarray(row, np.float32)[None] for row in pooled], seconds)
+            for kind, arrays in made.items():
+                own = store if kind == store.kind else self._store(embedder, kind)
+                own.append(keys, [packed(rows, DTYPES[kind]) for rows in arrays], seconds)
             self._progress(f"vectors of {embedder.card.name}: {min(at + BLOCK, len(texts))} of {len(texts)} texts")
 
     def _store(self, embedder: Embedder, kind: str) -> Store:
         made_by = hashlib.sha256(json.dumps(embedder.settings, sort_keys=True).encode()).hexdigest()[:16]
         return Store(self.folder / "vectors" / f"{embedder.card.name}-{made_by}" / kind, kind)
+
+
+def _made(embedder: Embedder, texts: Sequence[str], kind: str) -> dict[str, list[np.ndarray]]:
+    """Arrays of every text by kind: the wanted one, and what the same pass gives beside it."""
+    if kind == "sparse":
+        return {"sparse": embedder.encode_sparse(texts)}
+    pooled, tokens = (embedder.encode(texts), None) if kind == "pooled" else embedder.both(texts)
+    return ({kind: tokens} if tokens is not None else {}) | {"pooled": [np.asarray(row)[None] for row in pooled]}
 
 
 def packed(rows: np.ndarray, dtype) -> np.ndarray:
