@@ -128,8 +128,4 @@ def test_any_order_of_writing_reads_back(tmp_path_factory, blocks):
 
 
 def test_numbers_are_packed_in_their_type():
-    assert packed(np.array([[1.0, -0.5]]), np.int8).tolist() == [[127, -64]] and set(DTYPES) == {
-        "pooled",
-        "tokens",
-        "tokens8",
-    }
+    assert packed(np.array([[1.0, -0.5]]), np.int8).tolist() == [[127, -64]]
