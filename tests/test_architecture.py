@@ -25,6 +25,7 @@ ALLOWED = {
     "layout": {"corpus"},
     "child": set(),
     "pdf": {"child", "corpus", "layout"},
+    "converters": {"child", "corpus", "layout", "quality"},
     "quality": {"corpus"},
     "chunking": {"corpus"},
     "embedding": set(),
