@@ -13,8 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localeval import pdf, quality
-from localeval.corpus import Corpus, Layout, Page, Signals, make_document
-from localeval.quality import CLASSES, FEATURES, SIGNALS, Thresholds, classify, confidence, document_table, features
+from localeval.corpus import Corpus, Layout, Page, Reading, Signals, make_document
+from localeval.quality import (
+    CLASSES,
+    FEATURES,
+    READING,
+    SIGNALS,
+    Thresholds,
+    classify,
+    confidence,
+    document_table,
+    features,
+)
 from localeval.records import BadInput
 
 REAL = os.environ.get("LOCALEVAL_PDFS")
@@ -162,6 +172,56 @@ def test_page_table_of_a_pdf_and_a_text_file():
     assert table.quality.isna().tolist() == [False, True, False, False, False]
     assert table.vectors.isna().tolist() == [False] * 4 + [True]
     assert list(quality.document_table(table).verdict) == ["mixed_quality", "digital_clean"]
+
+
+def ocr(word_confidence):
+    return Reading("replaced", "tesseract 5.3.0", 300, "eng", word_confidence, 0.1, 0.9, 1.0)
+
+
+def test_readings_stand_beside_the_pages_and_are_missing_for_what_is_no_pdf():
+    pages = (Page(0, "1", 0, len(ENGLISH)), Page(1, "2", len(ENGLISH), 2 * len(ENGLISH)))
+    layout = Layout("a.pdf", pages=pages, signals=(Signals(), SCAN), readings=(Reading(), ocr(71.5)))
+    documents = (make_document("a.pdf", ENGLISH * 2, b""), make_document("b.md", ENGLISH, b""))
+    table = quality.page_table(Corpus(documents, {"a.pdf": layout, "b.md": Layout("b.md")}, {}))
+    assert list(table.columns[-6:]) == list(READING)
+    assert table.reading.fillna("-").tolist() == ["native", "replaced", "-"]
+    assert table.loc[1, list(READING)[1:]].tolist() == ["tesseract 5.3.0", 300, 71.5, 0.1, 0.9]
+    assert table.loc[2, list(READING)].isna().all() and table.engine[0] == ""
+
+
+def test_a_scan_without_any_text_is_counted_and_is_not_clean():
+    pages = tuple(Page(i, str(i + 1), 0, 0) for i in range(3))
+    signals = (Signals(image_coverage=1.0), Signals(image_coverage=1.0), Signals())
+    layouts = {"a.md": Layout("a.md"), "scan.pdf": Layout("scan.pdf", pages=pages, signals=signals)}
+    corpus = Corpus((make_document("a.md", ENGLISH, b""),), layouts, {"scan.pdf": "no text in it"})
+    table = quality.page_table(corpus)
+    assert list(table["class"]) == ["digital_clean", "likely_scanned", "likely_scanned", "blank"]
+    row = document_table(table).set_index("doc_id").loc["scan.pdf"]
+    assert (row.pages, row.blank, row.verdict) == (3, 1, "mixed_quality")
+    assert row.failed_guard == "clean_fraction, mean_quality, degraded_fraction"
+
+
+def test_quality_follows_how_sure_ocr_was():
+    f, sure = features(ENGLISH), [94.0, 92.0, 86.0, 68.0, 50.0, 10.0]
+    found = [quality.quality(f, SCAN, reading=ocr(value)) for value in sure]
+    text = quality.quality(f, Signals())
+    assert found == pytest.approx([max(0, text * part - 0.2) for part in (1, 1, 36 / 42, 18 / 42, 0, 0)])
+    assert confidence(f, reading=ocr(68.0)) == pytest.approx(18 / 42) and confidence(f, reading=ocr(94.0)) > 0.85
+    kept = Reading("kept", "tesseract 5.3.0", 300, word_confidence=10.0)  # of a text that was not taken
+    assert quality.quality(f, SCAN, reading=kept) == quality.quality(f, SCAN) == found[0]
+    converted = Reading("replaced", "a converter")
+    assert quality.quality(f, Signals(), reading=converted) == text
+
+
+def test_text_that_ocr_gave_is_never_digital_clean():
+    """Letters drawn as curves, or a font without a map: the page is no scan, and its text is OCR's."""
+    assert judge(ENGLISH, DRAWN)[0] == "digital_clean"
+    found, reason = classify(features(ENGLISH), DRAWN, reading=ocr(94.4))
+    assert (found, reason) == ("mixed_or_uncertain", "read by OCR, 94 % sure of its words")
+    lost = Signals(removed_chars=60)  # of the text that was replaced
+    assert classify(features(ENGLISH), lost, reading=ocr(94.4))[0] == "mixed_or_uncertain"
+    assert classify(features(ENGLISH), lost, reading=Reading("replaced", "a converter"))[0] == "digital_clean"
+    assert classify(features(ENGLISH), lost, reading=Reading("kept"))[0] == "digital_noisy"
 
 
 def pages(classes, score=0.9, repaired=False):

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import pandas as pd
 
-from localeval.corpus import Corpus, Signals
+from localeval.corpus import Corpus, Layout, Page, Reading, Signals
 
 CLASSES = ("digital_clean", "likely_scanned", "mixed_or_uncertain", "low_text", "digital_noisy", "blank")
 FEATURES = (
@@ -40,7 +40,11 @@ FEATURES = (
     "bigram_entropy",  # bits: entropy of a letter given the one before it
 )
 SIGNALS = tuple(field.name for field in fields(Signals))
-PAGE_COLUMNS = ("doc_id", "page_index", "page_label", "class", "quality", "confidence", "reason", *FEATURES, *SIGNALS)
+READING = ("reading", "engine", "dpi", "word_confidence", "before", "after")  # `corpus.Reading`; reading is its state
+PAGE_COLUMNS = (
+    *("doc_id", "page_index", "page_label", "class", "quality", "confidence", "reason"),
+    *(*FEATURES, *SIGNALS, *READING),
+)
 DOCUMENT_COLUMNS = (
     *("doc_id", "pages", "blank", "clean_fraction", "mean_quality", "degraded_fraction"),
     *("verdict", "failed_guard"),
@@ -94,9 +98,12 @@ class Thresholds:
     vowel: float = 0.24  # measured: shifted letters have fewer vowels than any language tried
     stopword: float = 0.02  # measured: a page below is no prose in a known language, and needs
     good_token_alone: float = 0.85  # measured: this share of word-like tokens instead
+    sure_words: float = 92.0  # measured: OCR this sure of its words (0 to 100) had 0.96 of them right (F1), and
+    unsure_words: float = 50.0  # measured: 68 had 0.66; down the same line, every second word is wrong
 
 
 DEFAULTS = Thresholds()
+NATIVE = Reading()
 
 
 def features(text: str) -> dict[str, float]:
@@ -224,26 +231,45 @@ def part_scores(f: dict[str, float], limits: Thresholds = DEFAULTS) -> dict[str,
     }
 
 
-def quality(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS) -> float:
-    """How well the page can be searched, in [0, 1]. Bad characters weigh on everything; a scan loses 0.2."""
+def _by_ocr(reading: Reading) -> bool:
+    return reading.state == "replaced" and reading.word_confidence is not None
+
+
+def _sureness(reading: Reading, limits: Thresholds) -> float:
+    """How sure OCR was of the text it gave, in [0, 1]; 1 where the text came from elsewhere.
+
+    Text alone cannot say: OCR writes plausible words whatever it saw.
+    """
+    return _ramp(reading.word_confidence, limits.unsure_words, limits.sure_words) if _by_ocr(reading) else 1.0
+
+
+def quality(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS, reading: Reading = NATIVE) -> float:
+    """How well the page can be searched, in [0, 1]. Bad characters and unsure OCR weigh on everything; a scan loses 0.2."""
     parts = part_scores(f, limits)
     text = sum(weight * parts[name] for name, weight in QUALITY_WEIGHTS.items()) * (0.25 + 0.75 * parts["chars"])
-    return max(0.0, text - 0.20 * max(signals.invisible_text, _ramp(signals.image_coverage, 0.3, 0.8)))
+    scan = max(float(_by_ocr(reading)), signals.invisible_text, _ramp(signals.image_coverage, 0.3, 0.8))
+    return max(0.0, text * _sureness(reading, limits) - 0.20 * scan)
 
 
-def confidence(f: dict[str, float], limits: Thresholds = DEFAULTS) -> float:
-    """How far the text can be trusted, in [0, 1]: six part scores, cut when the worst of the three main ones is low."""
+def confidence(f: dict[str, float], limits: Thresholds = DEFAULTS, reading: Reading = NATIVE) -> float:
+    """How far the text can be trusted, in [0, 1]: six part scores, cut when the worst of the three main ones is low.
+
+    Of a page that OCR read it is no higher than OCR's own sureness.
+    """
     parts = part_scores(f, limits)
     score = sum(weight * parts[name] for name, weight in CONFIDENCE_WEIGHTS.items())
     worst = min(parts["chars"], parts["words"], parts["language"])
-    return score * (0.4 + 0.8 * worst) if worst <= 0.75 else score
+    return min(_sureness(reading, limits), score * (0.4 + 0.8 * worst) if worst <= 0.75 else score)
 
 
-def classify(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS) -> tuple[str, str]:
-    """The class of a page and why: the first rule that holds."""
+def classify(
+    f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS, reading: Reading = NATIVE
+) -> tuple[str, str]:
+    """The class of a page and why: the first rule that holds. The text may have come from another reading of the page."""
     n, image, hidden = f["n_chars"], signals.image_coverage, signals.invisible_text
-    removed = signals.removed_chars / max(1, n + signals.removed_chars)
-    latin, full, score = f["latin"] > limits.latin, image >= limits.full_image, quality(f, signals, limits)
+    lost = 0 if reading.state == "replaced" else signals.removed_chars
+    removed = lost / max(1, n + lost)
+    latin, full, score = f["latin"] > limits.latin, image >= limits.full_image, quality(f, signals, limits, reading)
     prose = latin and f["alpha"] > limits.letters
     unknown = f["stopword"] < limits.stopword and f["good_token"] < limits.good_token_alone
     scan, noisy = "likely_scanned", "likely_scanned" if full else "digital_noisy"
@@ -264,6 +290,11 @@ def classify(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULT
         (prose and f["vowel"] < limits.vowel, noisy, f"only {f['vowel']:.0%} of the letters are vowels"),
         (prose and unknown, noisy, f"hardly a common word, and {f['good_token']:.0%} {words} look like words"),
         (full, scan, images),
+        (
+            _by_ocr(reading),
+            "mixed_or_uncertain",
+            f"read by OCR, {reading.word_confidence or 0:.0f} % sure of its words",
+        ),
         (score >= limits.clean_quality, "digital_clean", f"quality {score:.3f}"),
         (True, "mixed_or_uncertain", f"quality {score:.3f}, below {limits.clean_quality:g}"),
     )
@@ -273,27 +304,37 @@ def classify(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULT
 def page_table(corpus: Corpus, thresholds: Thresholds = DEFAULTS) -> pd.DataFrame:
     """One row a page: PAGE_COLUMNS. page_index counts from 0.
 
-    Signals are missing for what is no PDF; a blank page has neither quality nor confidence.
+    Pages of every layout, those of documents without any text too. Signals and readings are missing for what is no PDF;
+    a blank page has neither quality nor confidence.
     """
-    rows, seen = [], Counter()
-    for unit in corpus.pages():
-        doc_id = unit.span.doc_id
-        index, signals = seen[doc_id], corpus.layouts[doc_id].signals
-        seen[doc_id] += 1
-        row = {"doc_id": doc_id, "page_index": index, "page_label": unit.label}
-        rows.append(row | _judged(corpus.text(unit.span), signals[index] if signals else None, thresholds))
+    texts, rows = {document.doc_id: document.text for document in corpus.documents}, []
+    for doc_id, layout in sorted(corpus.layouts.items()):
+        text = texts.get(doc_id, "")
+        for page in layout.pages or (Page(0, "1", 0, len(text)),):
+            row = {"doc_id": doc_id, "page_index": page.index, "page_label": page.label}
+            rows.append(row | _judged(text[page.start : page.end], *_beside(layout, page.index), thresholds))
     return pd.DataFrame(rows, columns=list(PAGE_COLUMNS))
 
 
-def _judged(text: str, signals: Signals | None, limits: Thresholds) -> dict:
-    f, known = features(text), signals or Signals()
-    name, reason = classify(f, known, limits)
+def _beside(layout: Layout, index: int) -> tuple[Signals | None, Reading | None]:
+    """What the file shows beside the text of a page, and where that text came from; None where the layout does not say."""
+    return tuple(rows[index] if rows else None for rows in (layout.signals, layout.readings))
+
+
+def _judged(text: str, signals: Signals | None, reading: Reading | None, limits: Thresholds) -> dict:
+    f, shown, given = features(text), signals or Signals(), reading or NATIVE
+    name, reason = classify(f, shown, limits, given)
     blank = name == "blank"
     scores = {
-        "quality": math.nan if blank else quality(f, known, limits),
-        "confidence": math.nan if blank else confidence(f, limits),
+        "quality": math.nan if blank else quality(f, shown, limits, given),
+        "confidence": math.nan if blank else confidence(f, limits, given),
     }
-    return {"class": name, "reason": reason} | scores | f | (asdict(signals) if signals else dict.fromkeys(SIGNALS))
+    told = asdict(signals) if signals else dict.fromkeys(SIGNALS)
+    return {"class": name, "reason": reason} | scores | f | told | _told(reading)
+
+
+def _told(reading: Reading | None) -> dict:
+    return {name: getattr(reading, "state" if name == "reading" else name, None) for name in READING}
 
 
 def document_table(pages: pd.DataFrame, thresholds: Thresholds = DEFAULTS) -> pd.DataFrame:
