@@ -43,6 +43,7 @@ ALLOWED = {
     "sweep": {"chunking", "corpus", "embedding", "grading", "onnxmodel", "rerank", "retrieval", "tables", "tokens"},
     "figures": set(),
     "report": {"figures"},
+    "calibration": {"corpus", "figures", "quality", "stats"},
     "views": {"figures", "metrics", "report", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
