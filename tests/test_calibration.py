@@ -192,7 +192,7 @@ def test_the_commoner_label_is_what_a_cut_has_to_beat():
         {"unit": "pages", "view": "x", "cut": [0.5, 0.6], "n": [3, 1], "agreed": [2, 1], "clean": [1, 0]}
     )
     (row,) = calibration.left_out_summary(rows).to_dict("records")
-    assert row["agreed"] == row["commoner_label_everywhere"] == "3 of 4 (75% [30%, 95%])"
+    assert row["agreed"] == row["commoner_label"] == "3 of 4 (75% [30%, 95%])"
     assert (row["lowest_cut"], row["highest_cut"]) == (0.5, 0.6)
 
 
@@ -226,6 +226,11 @@ def test_the_pilot_of_the_published_rule_on_our_twins(tmp_path):
     told = calibration.pilot_agreement(ours, reported).set_index("rule")
     assert [text[:6] for text in told["measured_here"]] == ["2 of 4", "2 of 4", "2 of 4", "4 of 4"]
     assert [text[:6] for text in told["reported_by_the_source"]] == ["2 of 4", "4 of 4", "not re", "not re"]
+    assert ours["pages"].tolist() == [2, 2, 2, 2]
+    assert calibration.pilot_quality(ours, reported)["reported by the source"].tolist() == [0.809, 0.78, 0.767, 0.787]
+    verdicts = calibration.pilot_verdicts(ours, reported)
+    assert verdicts["three guards, with signals"].tolist() == verdicts["human_label"].tolist()
+    assert verdicts["single rule, reported"].tolist() == verdicts["single rule, text alone"].tolist()
     with pytest.raises(BadInput, match="no document 'ocr/light/calender.pdf' in this study \\(did you mean"):
         calibration.pilot(reported.assign(doc_id="ocr/light/calender.pdf"), documents)
 
@@ -312,6 +317,11 @@ def test_without_pages_of_known_truth_everything_says_so():
     assert calibration.gates(none, 0.8).empty and calibration.by_level(none, 0.8).empty
     summary = calibration.gate_summary(none, 0.8, 0.55)
     assert calibration.area_said(summary, "text_confidence") == "an unknown size (not run)"
+    levels = calibration.by_level(kept(text_confidence=1.0), 0.8)
+    blind = calibration.blind_spots(levels, calibration.gate_summary(kept(text_confidence=1.0), 0.8, 0.55))
+    assert blind.startswith(
+        "Text confidence is blind to this damage. Read by tesseract, from clean to heavy the words kept fall"
+    )
     assert "was not measured" in calibration.blind_spots(calibration.by_level(none, 0.8), summary)
 
 
@@ -348,7 +358,7 @@ def test_figures_say_their_numbers(twins):
         in drawn.alt
     )
     assert (
-        "signals: digital_clean said to be digital_clean: 6 of 6; likely_scanned said to be likely_scanned: 6 of 6"
+        "with signals: digital_clean said to be digital_clean: 6 of 6; likely_scanned said to be likely_scanned: 6 of 6"
         in drawn.alt
     )
     gates = calibration.gates(kept(text_confidence=1.0), 0.8)

@@ -21,7 +21,7 @@ from localeval.quality import CLASSES, DEFAULTS, FEATURES, SIGNALS, Thresholds
 from localeval.records import BadInput, near
 
 VERDICTS = ("digital_clean", "mixed_quality")
-TEXT, SIGNALLED = "text alone", "text and the file's signals"
+TEXT, SIGNALLED = "text alone", "with signals"
 Z = 1.959964  # of the normal distribution, for 95 %
 
 
@@ -233,7 +233,7 @@ def left_out(pages: pd.DataFrame, documents: pd.DataFrame, group: Callable[[str]
 
 
 def left_out_summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a unit and view: groups left out in turn, the range of the cuts chosen, the agreement with interval, and what
+    """One row a unit and view: how many turns, the range of the cuts chosen, the agreement with interval, and what
     saying the commoner of both kinds everywhere would have."""
     table = []
     for (unit, view), part in rows.groupby(["unit", "view"], sort=False):
@@ -242,7 +242,7 @@ def left_out_summary(rows: pd.DataFrame) -> pd.DataFrame:
         table.append(
             (unit, view, len(part), *cuts, said(share(part["agreed"].sum(), n)), said(share(max(clean, n - clean), n)))
         )
-    columns = ["unit", "view", "left_out_in_turn", "lowest_cut", "highest_cut", "agreed", "commoner_label_everywhere"]
+    columns = ["unit", "view", "turns", "lowest_cut", "highest_cut", "agreed", "commoner_label"]
     return pd.DataFrame(table, columns=columns)
 
 
@@ -297,14 +297,15 @@ def read_pilot(path: Path) -> pd.DataFrame:
 def pilot(reported: pd.DataFrame, documents: pd.DataFrame, limits: Thresholds = DEFAULTS) -> pd.DataFrame:
     """The documents of a pilot under the single rule and the three guards: text alone as the source had it, then with signals.
 
-    The single rule says digital_clean from a mean quality of the guard. Columns: document_type, human_label, doc_id,
-    quality, single_rule and three_guards of the text alone, quality and three_guards with signals.
+    The single rule says digital_clean from a mean quality of the guard. Columns: document_type, human_label, doc_id, pages,
+    and quality, single_rule and three_guards of the text alone (text_...) and with signals (signalled_...).
     """
     rows = []
     for row in reported.to_dict("records"):
         text, full = (_document(documents, row["doc_id"], view) for view in (TEXT, SIGNALLED))
         rows.append(
             {name: row[name] for name in PILOT[:3]}
+            | {"pages": text["pages"]}
             | {"text_quality": text["mean_quality"], "text_single_rule": _single(text, limits)}
             | {"text_three_guards": text["verdict"], "signalled_quality": full["mean_quality"]}
             | {"signalled_single_rule": _single(full, limits), "signalled_three_guards": full["verdict"]}
@@ -321,6 +322,28 @@ def _document(documents: pd.DataFrame, doc_id: str, view: str) -> dict:
     if len(found) != 1:
         raise BadInput(f"pilot: no document {doc_id!r} in this study{near(doc_id, documents['doc_id'])}")
     return found.iloc[0].to_dict()
+
+
+def pilot_quality(ours: pd.DataFrame, reported: pd.DataFrame) -> pd.DataFrame:
+    """Mean quality of the documents of a pilot: here from the text alone and with signals, and as the source reported it."""
+    here = ours[["document_type", "doc_id", "pages", "text_quality", "signalled_quality"]]
+    here = here.rename(columns={"doc_id": "document_here", "text_quality": TEXT, "signalled_quality": SIGNALLED})
+    return here.assign(**{"reported by the source": reported["reported_quality"].to_numpy()})
+
+
+def pilot_verdicts(ours: pd.DataFrame, reported: pd.DataFrame) -> pd.DataFrame:
+    """What people said of the documents of a pilot, and each rule: here, and as the source reported it."""
+    return pd.DataFrame(
+        {
+            "document_type": ours["document_type"],
+            "human_label": ours["human_label"],
+            f"single rule, {TEXT}": ours["text_single_rule"],
+            f"three guards, {TEXT}": ours["text_three_guards"],
+            f"three guards, {SIGNALLED}": ours["signalled_three_guards"],
+            "single rule, reported": reported["reported_single_rule"].to_numpy(),
+            "three guards, reported": reported["reported_three_guards"].to_numpy(),
+        }
+    )
 
 
 def pilot_agreement(ours: pd.DataFrame, reported: pd.DataFrame) -> pd.DataFrame:
@@ -473,15 +496,14 @@ def gate_summary(kept: pd.DataFrame, needs_f1: float, at: float) -> pd.DataFrame
 
 
 def by_level(kept: pd.DataFrame, needs_f1: float) -> pd.DataFrame:
-    """What each score says of each degree of damage: engine, level, pages, how many need OCR again, and means."""
+    """What each score says of each degree of damage: engine, level, pages, how many need another reading, means, and a lowest."""
     frame = kept.assign(needs=kept["word_f1"] < needs_f1)
     groups = frame.groupby(["engine", "level"], sort=False)
     table = groups.agg(
-        pages=("page", "size"), needs_ocr_again=("needs", "sum"), mean_word_f1=("word_f1", "mean"),
-        lowest_text_confidence=("text_confidence", "min"), mean_text_confidence=("text_confidence", "mean"),
-        mean_word_confidence=("word_confidence", "mean"),
+        pages=("page", "size"), needs_it=("needs", "sum"), word_f1=("word_f1", "mean"), word_confidence=("word_confidence", "mean"),
+        text_confidence=("text_confidence", "mean"), lowest_text_confidence=("text_confidence", "min"),
     )  # fmt: skip
-    return table.reset_index().sort_values(["engine", "mean_word_f1"], ascending=[True, False], ignore_index=True)
+    return table.reset_index().sort_values(["engine", "word_f1"], ascending=[True, False], ignore_index=True)
 
 
 # Where the numbers come from
@@ -544,14 +566,15 @@ def area_said(rows: pd.DataFrame, score: str) -> str:
 def blind_spots(levels: pd.DataFrame, summary: pd.DataFrame) -> str:
     """Where text confidence does not see the damage, in a sentence with its figures."""
     texts = []
-    for engine, part in levels.dropna(subset=["mean_text_confidence"]).groupby("engine", sort=False):
-        best, worst = part.loc[part["mean_word_f1"].idxmax()], part.loc[part["mean_word_f1"].idxmin()]
-        rows = summary[(summary["engine"] == engine) & (summary["score"] == "text_confidence")]
+    for engine, part in levels.dropna(subset=["text_confidence"]).groupby("engine", sort=False):
+        best, worst = part.loc[part["word_f1"].idxmax()], part.loc[part["word_f1"].idxmin()]
+        (row,) = summary[(summary["engine"] == engine) & (summary["score"] == "text_confidence")].to_dict("records")
+        blind = "Text confidence is blind to this damage. " if row["low"] <= 0.5 <= row["high"] else ""
         texts.append(
-            f"Read by {engine}, from {best['level']} to {worst['level']} the words kept fall from {best['mean_word_f1']:.2f} to "
-            f"{worst['mean_word_f1']:.2f} (mean F1), the engine's confidence in its words from {best['mean_word_confidence']:.0f} to "
-            f"{worst['mean_word_confidence']:.0f}, and text confidence from {best['mean_text_confidence']:.2f} to "
-            f"{worst['mean_text_confidence']:.2f}. The gate on text confidence leaves {rows['missed'].item()} of the pages "
+            f"{blind}Read by {engine}, from {best['level']} to {worst['level']} the words kept fall from {best['word_f1']:.2f} to "
+            f"{worst['word_f1']:.2f} (mean F1), the engine's confidence in its words from {best['word_confidence']:.0f} to "
+            f"{worst['word_confidence']:.0f}, and text confidence from {best['text_confidence']:.2f} to "
+            f"{worst['text_confidence']:.2f}. The gate on text confidence leaves {row['missed']} of the pages "
             "that need another reading."
         )
     return " ".join(texts) or "No page of known truth has a text confidence here, so what it sees was not measured."
