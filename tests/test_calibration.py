@@ -208,10 +208,22 @@ def test_the_margin_is_between_the_worst_clean_and_the_best_other():
             "mean_quality": [0.809, 0.787, 0.780, 0.767],
         }
     )
-    (row,) = calibration.margins(documents).to_dict("records")
-    assert (row["worst_clean"], row["best_other"]) == ("b", "c") and row["margin"] == pytest.approx(0.007)
+    near, far = calibration.margins(documents, {"d"}).to_dict("records")
+    assert (far["worst_clean"], far["best_other"], far["against"]) == ("b", "c", "any not clean")
+    assert far["margin"] == pytest.approx(0.007)
+    assert (near["best_other"], near["against"]) == ("d", "scanned") and near["margin"] == pytest.approx(0.02)
+    assert calibration.margin_said(calibration.margins(documents, {"d"}), "x") == "+0.020"
+    unknown = calibration.margins(documents, ())
+    assert len(unknown) == 1 and "no scan is labelled" in calibration.margin_said(unknown, "x")
     with pytest.raises(BadInput, match="label both kinds"):
-        calibration.margins(documents[:2])
+        calibration.margins(documents[:2], ())
+
+
+def test_a_document_is_scanned_when_most_of_its_pages_are():
+    pages = pd.DataFrame(
+        {"doc_id": list("aabbb"), "label": ["likely_scanned", "blank"] + ["likely_scanned"] * 2 + ["blank"]}
+    )
+    assert calibration.scanned_documents(pages) == {"b"}
 
 
 def test_the_pilot_of_the_published_rule_on_our_twins(tmp_path):

@@ -6,7 +6,7 @@ each page an OCR engine kept. Shares come with their count and their interval, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from math import sqrt
 from pathlib import Path
@@ -16,7 +16,7 @@ import pandas as pd
 
 from localeval import quality, stats
 from localeval.corpus import Reading, Signals
-from localeval.figures import interval
+from localeval.figures import interval, minus
 from localeval.quality import CLASSES, DEFAULTS, FEATURES, SIGNALS, Thresholds
 from localeval.records import BadInput, near
 
@@ -259,22 +259,31 @@ def by_source(same_name: bool) -> Callable[[str], str]:
 # The margin, and the pilot of the study whose rule this is
 
 
-def margins(documents: pd.DataFrame) -> pd.DataFrame:
-    """Worst clean and best other document of each view by mean quality, and the margin between them.
+def scanned_documents(pages: pd.DataFrame) -> set[str]:
+    """Documents of whose labelled pages more than half are labelled likely_scanned."""
+    share = (pages["label"] == "likely_scanned").groupby(pages["doc_id"]).mean()
+    return set(share[share > 0.5].index)
 
-    documents: view, doc_id, label, mean_quality. A margin below 0: no cut on mean quality separates the two.
+
+def margins(documents: pd.DataFrame, scanned: Collection[str]) -> pd.DataFrame:
+    """Worst clean document of each view by mean quality, the best scanned one and the best of all that are not clean.
+
+    documents: view, doc_id, label, mean_quality. margin: worst clean less best other; below 0, no cut on mean quality
+    separates the two. Raises `BadInput` without both kinds; without a scan that row is left out.
     """
     rows = []
     for view, part in documents.dropna(subset=["mean_quality"]).groupby("view", sort=False):
         clean, other = part[part["label"] == "digital_clean"], part[part["label"] != "digital_clean"]
         if clean.empty or other.empty:
             raise BadInput("margin: needs documents labelled digital_clean and others; label both kinds")
-        worst, best = clean.loc[clean["mean_quality"].idxmin()], other.loc[other["mean_quality"].idxmax()]
-        sides = [value for one in (worst, best) for value in (one["doc_id"], one["mean_quality"])]
-        rows.append((view, *sides, worst["mean_quality"] - best["mean_quality"]))
-    return pd.DataFrame(
-        rows, columns=["view", "worst_clean", "its_quality", "best_other", "its_mean_quality", "margin"]
-    )
+        worst = clean.loc[clean["mean_quality"].idxmin()]
+        for kind, against in (("scanned", other[other["doc_id"].isin(scanned)]), ("any not clean", other)):
+            if len(against):
+                best = against.loc[against["mean_quality"].idxmax()]
+                values = worst["mean_quality"], best["mean_quality"]
+                rows.append((view, kind, worst["doc_id"], values[0], best["doc_id"], values[1], values[0] - values[1]))
+    columns = ["view", "against", "worst_clean", "its_quality", "best_other", "its_mean_quality", "margin"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 PILOT = ("document_type", "human_label", "doc_id", "reported_quality", "reported_single_rule", "reported_three_guards")
@@ -561,6 +570,12 @@ def area_said(rows: pd.DataFrame, score: str) -> str:
     return ", ".join(
         f"{text} ({engine})" if several else text for text, engine in zip(texts, known["engine"], strict=True)
     )
+
+
+def margin_said(rows: pd.DataFrame, view: str) -> str:
+    """The margin of one view against scanned documents, or that no scan is labelled."""
+    found = rows[(rows["view"] == view) & (rows["against"] == "scanned")]["margin"]
+    return "an unknown size (no scan is labelled)" if found.empty else minus(f"{found.item():+.3f}")
 
 
 def blind_spots(levels: pd.DataFrame, summary: pd.DataFrame) -> str:
