@@ -324,6 +324,15 @@ def test_text_confidence_comes_from_the_pages_of_the_study():
     assert (brought["text_confidence"] == 0.4).all()
 
 
+def test_a_page_without_words_was_not_kept_at_all(tmp_path):
+    path = write(
+        tmp_path / "k.csv", "engine,level,document,page,word_f1,word_confidence\nx,heavy,a,0,,\nx,heavy,a,1,0.9,80\n"
+    )
+    read = calibration.read_kept(path)
+    assert read[["word_f1", "word_confidence"]].values.tolist() == [[0, 0], [0.9, 80]]
+    assert read["engine"].tolist() == ["x", "x"]
+
+
 def test_without_pages_of_known_truth_everything_says_so():
     none = calibration.no_pages()
     assert calibration.gates(none, 0.8).empty and calibration.by_level(none, 0.8).empty

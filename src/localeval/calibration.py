@@ -383,7 +383,8 @@ KEPT = ("level", "document", "page", "word_f1", "word_confidence")
 def read_kept(path: Path) -> pd.DataFrame:
     """How much of each page an OCR engine kept: columns KEPT, and engine and text_confidence where the file has them.
 
-    word_f1: from 0 to 1, against the page's own text. word_confidence: the engine's own mean, from 0 to 100.
+    word_f1: from 0 to 1, against the page's own text. word_confidence: the engine's own mean, from 0 to 100. A page on which
+    no word was read has neither in the file: nothing of it was kept and the engine is sure of nothing, so both are 0.
     """
     shape = f"it needs {', '.join(KEPT)}"
     try:
@@ -393,6 +394,7 @@ def read_kept(path: Path) -> pd.DataFrame:
     missing = [name for name in KEPT if name not in frame.columns]
     if missing:
         raise BadInput(f"{path}: no column {missing[0]!r}; {shape}")
+    frame = frame.fillna({"word_f1": 0.0, "word_confidence": 0.0})
     if not frame["word_f1"].between(0, 1).all():
         raise BadInput(f"{path}: word_f1 must lie between 0 and 1")
     engine = {} if "engine" in frame else {"engine": "tesseract"}
