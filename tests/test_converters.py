@@ -69,6 +69,57 @@ class PdfConverter:
         return Block(children=[page] * (2 if does == "double" else 1))
 """,
 }
+DOCLING = {
+    "__init__.py": "",
+    "datamodel/__init__.py": "",
+    "datamodel/base_models.py": """
+class InputFormat: PDF = "pdf"
+""",
+    "datamodel/pipeline_options.py": """
+class Options:
+    def __init__(self, **values): self.values = values
+NativePdfPipelineOptions = PdfPipelineOptions = Options
+""",
+    "document_converter.py": """
+import json, os
+from types import SimpleNamespace as Some
+class Box:
+    def __init__(self, l, t, r, b): self.l, self.t, self.r, self.b = l, t, r, b
+    def to_top_left_origin(self, page_height): return Box(self.l, page_height - self.t, self.r, page_height - self.b)
+def item(page, label, top, text="", grid=None):
+    data = Some(data=Some(grid=[[Some(text=cell) for cell in row] for row in grid])) if grid else Some(orig=text)
+    data.label, data.prov = Some(value=label), [Some(page_no=page, bbox=Box(50, 800 - top, 550, 800 - top - 20))]
+    return data
+class Document:
+    def __init__(self, numbers):
+        self.pages = {number: Some(size=Some(width=600.0, height=800.0)) for number in numbers}
+    def iterate_items(self, page_no, included_content_layers):
+        assert included_content_layers == {"body", "furniture"}
+        text = json.load(open(os.environ["STUB_TEXTS"]))[page_no - 1]
+        yield item(page_no, "section_header", 20, "Harbour"), 1
+        yield item(page_no, "text", 60, text), 1
+        yield item(page_no, "table", 100, grid=[["tide", "4 m"], ["moon", "full"]]), 1
+        yield Some(label="group"), 1
+class Option:
+    def __init__(self, pipeline_options): self.values = pipeline_options.values
+class NativePdfFormatOption(Option): asked = {"parser_threads": 1}
+class PdfFormatOption(Option): asked = {"do_ocr": False, "do_table_structure": False}
+class DocumentConverter:
+    def __init__(self, allowed_formats, format_options):
+        option = format_options["pdf"]
+        assert option.asked.items() <= option.values.items(), option.values
+    def convert(self, path, page_range):
+        open(os.environ["STUB_PIDS"], "a").write(f"{page_range[0]}-{page_range[1]} ")
+        last = page_range[1] - (os.environ.get("STUB_DOES") == "lose")
+        count = int(os.environ["STUB_PAGES"])
+        return Some(input=Some(page_count=count), document=Document(range(page_range[0], last + 1)))
+""",
+}
+CORE = {
+    "__init__.py": "",
+    "types/__init__.py": "",
+    "types/doc.py": "class ContentLayer: BODY, FURNITURE = 'body', 'furniture'",
+}
 PDFIUM = """
 import os
 class PdfDocument(list):
@@ -107,18 +158,8 @@ def make(path: Path, *texts: str) -> Path:
 
 
 @pytest.fixture
-def marker(tmp_path, monkeypatch):
-    """A marker that can run; `marker(does=...)` says how it behaves, `marker(texts=...)` what it reads."""
-    python = environment(
-        tmp_path / "marker", {"marker": MARKER, "pypdfium2": {"__init__.py": PDFIUM}}, ["marker_pdf-2.0.0.dist-info"]
-    )
-    models, font = tmp_path / "models", tmp_path / "font.ttf"
-    (models / "layout").mkdir(parents=True)
-    (models / "layout/model.safetensors").write_bytes(b"")
-    font.write_bytes(b"")
-    monkeypatch.setenv("LOCALEVAL_MARKER_PYTHON", str(python))
-    monkeypatch.setenv("LOCALEVAL_MARKER_MODELS", str(models))
-    monkeypatch.setenv("LOCALEVAL_MARKER_FONT", str(font))
+def behave(tmp_path, monkeypatch):
+    """Says what the played converters read and how they behave."""
 
     def behave(texts=(GOOD, GOOD), does="", pages=2):
         (tmp_path / "texts.json").write_text(json.dumps(list(texts)))
@@ -131,6 +172,34 @@ def marker(tmp_path, monkeypatch):
             monkeypatch.setenv(f"STUB_{name}", str(value))
 
     behave()
+    return behave
+
+
+@pytest.fixture
+def docling(tmp_path, monkeypatch, behave):
+    """A docling that can run, with the weights of a layout model."""
+    packages = {"docling": DOCLING, "docling_core": CORE}
+    python = environment(tmp_path / "docling", packages, ["docling-2.143.0.dist-info"])
+    (tmp_path / "artifacts/a--layout-b").mkdir(parents=True)
+    (tmp_path / "artifacts/a--layout-b/model.safetensors").write_bytes(b"")
+    monkeypatch.setenv("LOCALEVAL_DOCLING_PYTHON", str(python))
+    monkeypatch.setenv("LOCALEVAL_DOCLING_ARTIFACTS", str(tmp_path / "artifacts"))
+    return behave
+
+
+@pytest.fixture
+def marker(tmp_path, monkeypatch, behave):
+    """A marker that can run; `marker(does=...)` says how it behaves, `marker(texts=...)` what it reads."""
+    python = environment(
+        tmp_path / "marker", {"marker": MARKER, "pypdfium2": {"__init__.py": PDFIUM}}, ["marker_pdf-2.0.0.dist-info"]
+    )
+    models, font = tmp_path / "models", tmp_path / "font.ttf"
+    (models / "layout").mkdir(parents=True)
+    (models / "layout/model.safetensors").write_bytes(b"")
+    font.write_bytes(b"")
+    monkeypatch.setenv("LOCALEVAL_MARKER_PYTHON", str(python))
+    monkeypatch.setenv("LOCALEVAL_MARKER_MODELS", str(models))
+    monkeypatch.setenv("LOCALEVAL_MARKER_FONT", str(font))
     return behave
 
 
@@ -344,6 +413,46 @@ def _runs(number: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+@pytest.mark.parametrize("name", ["docling-native", "docling"])
+def test_docling_reads_pages_tables_and_running_heads(tmp_path, docling, name):
+    text, readings = read(make(tmp_path / "a.pdf", BAD, GOOD), name)
+    assert [one.state for one in readings] == ["replaced", "kept"] and readings[0].engine == f"{name} 2.143.0"
+    assert text.startswith(f"Harbour\n\n{GOOD.strip()}\n\ntide 4 m\nmoon full\n\n") and "7KH" not in text
+
+
+def test_docling_reads_a_batch_at_a_time(tmp_path, docling):
+    docling(texts=list("abcde"), pages=5)
+    (tmp_path / "pids").write_text("")
+    read_pages = list(converters.messages("docling", make(tmp_path / "a.pdf", *"vwxyz"), 5))
+    assert [one["blocks"][1][0][0] for one in read_pages] == list("abcde")
+    assert (tmp_path / "pids").read_text().split() == ["1-4", "5-5"]
+
+
+def test_a_page_that_docling_loses_is_noticed(tmp_path, docling):
+    docling(does="lose")
+    _, readings = read(make(tmp_path / "a.pdf", BAD, GOOD), "docling-native")
+    assert {(one.state, one.reason) for one in readings} == {
+        ("failed", "docling-native: ValueError: pages 1 to 2 were asked for, 1 came")
+    }
+
+
+def test_when_one_converter_breaks_the_next_can_still_win(tmp_path, docling, marker):
+    said = []
+    path = make(tmp_path / "a.pdf", BAD, GOOD)
+    marker(does="raise")
+    _, layout = pdf.read(path, "a.pdf", reread=[Cascade(["marker", "docling-native"], progress=said.append)])
+    assert [one.state for one in layout.readings] == ["replaced", "kept"]
+    assert layout.readings[0].engine == "docling-native 2.143.0"
+    assert layout.readings[0].reason == "marker: RuntimeError: no layout server"
+    assert said == ["a.pdf: marker reads 2 pages", "a.pdf: docling-native reads 2 pages"]
+
+
+def test_a_python_that_cannot_be_started_is_a_failure(tmp_path, docling):
+    (tmp_path / "docling/bin/python").chmod(0o644)
+    _, readings = read(make(tmp_path / "a.pdf", GOOD), "docling-native")
+    assert readings[0].state == "failed" and "cannot be started (Permission denied)" in readings[0].reason
 
 
 def test_pages_beyond_one_child_come_from_the_next(tmp_path, marker, monkeypatch):

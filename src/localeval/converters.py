@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -116,7 +118,8 @@ def available(name: str) -> tuple[bool, str]:
     (name,) = checked([name])
     converter = CONVERTERS[name]
     if not converter.engine:
-        return _installed(_packages(Path(sys.executable)), "pymupdf", "pip install pymupdf==1.26.7")
+        found = find_spec("pymupdf") is not None  # looks for it without importing it
+        return found, version("pymupdf") if found else "pymupdf is not installed; pip install pymupdf==1.26.7"
     variable = f"LOCALEVAL_{converter.engine.upper()}_PYTHON"
     python = python_of(converter)
     if not python.is_file():
@@ -216,12 +219,14 @@ class Cascade:
 
     names: converters in the order in which a tie is settled; "pymupdf", the file's own text, always comes first and needs
     no name. margin: how much more confidence another text must have. A converter that is absent, fails, is too slow or
-    returns another number of pages takes nothing away: the pages keep their text, and their `Reading` says why.
+    returns another number of pages takes nothing away: the pages keep their text, and their `Reading` says why. One that
+    stops halfway is not used for the pages before either: how many there are could no longer be checked.
     """
 
     names: Sequence[str]
     margin: float = MARGIN
     page_seconds: float = PAGE_SECONDS
+    progress: Callable[[str], None] = lambda text: None
 
     def __post_init__(self):
         checked(self.names)
@@ -233,7 +238,10 @@ class Cascade:
         others = [name for name in self.names if name != "pymupdf"]
         if not others or not pages:
             return readings
-        tried = [_try(name, path, pages, self.page_seconds) for name in others]
+        tried = []
+        for name in others:
+            self.progress(f"{path.name}: {name} reads {len(pages)} pages")
+            tried.append(_try(name, path, pages, self.page_seconds))
         return [
             _settle(page, reading, [_on_page(one, index) for one in tried], self.margin)
             for index, (page, reading) in enumerate(zip(pages, readings, strict=True))
@@ -280,7 +288,7 @@ def _settle(page: dict, reading: Reading, tried: list[Tried], margin: float) -> 
     scores = [confidence_of(page, one.blocks) for one in answers]
     best = max(range(len(answers)), key=lambda number: (scores[number], -number))
     winner, after = answers[best], scores[best]
-    facts = {"engine": winner.engine, "before": round(before, 6), "after": round(after, 6), "seconds": winner.seconds}
+    facts = {"engine": winner.engine, "before": round(before, 4), "after": round(after, 4), "seconds": winner.seconds}
     if after > before and after - before >= margin - 1e-9:
         page["blocks"] = winner.blocks
         return Reading("replaced", **facts, reason=reasons)
