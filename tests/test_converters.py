@@ -157,6 +157,17 @@ def make(path: Path, *texts: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def inside(monkeypatch):
+    """PyMuPDF's pass without the time a process takes: these tests are about the other converters."""
+
+    def messages(path, page_seconds):
+        told = (json.loads(json.dumps(message)) for message in pdf._told(str(path)))
+        yield from (message for message in told if not message.get("done"))
+
+    monkeypatch.setattr(pdf, "messages", messages)
+
+
 @pytest.fixture
 def behave(tmp_path, monkeypatch):
     """Says what the played converters read and how they behave."""
