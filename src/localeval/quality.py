@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from itertools import pairwise
 
@@ -69,37 +69,70 @@ STOPWORDS = frozenset(
 )
 
 
+def _of(origin: str, default: float, decides: str):
+    """A threshold: where its value comes from, the value, and what it decides."""
+    return field(default=default, metadata={"origin": origin, "decides": decides})
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Every number the rules compare with.
+    """Every number the rules compare with; the fields' metadata say where it comes from and what it decides.
 
-    Published: the study whose document rule this is. Measured: chosen on pages of 52 documents of known origin
-    (born-digital in several scripts, scans with and without OCR, broken encodings).
+    published: the study whose document rule this is. measured: set on pages of 52 documents of known origin (born-digital
+    in several scripts, scans with and without OCR, broken encodings). chosen: says what a rule is for.
     """
 
-    clean_fraction: float = 0.85  # published: guard 1 of a clean document
-    mean_quality: float = 0.78  # published: guard 2
-    degraded_fraction: float = 0.10  # published: guard 3, share of noisy and scanned pages
-    ocr_confidence: float = 0.55  # published: a page below it is worth reading again with OCR
-    clean_quality: float = 0.78  # measured: the same cut for one page
-    scan_image: float = 0.50  # measured: images on half of the page, and
-    scan_chars: int = 100  # measured: less text than this, are a scan without a text layer
-    low_text_chars: int = 200  # measured: title pages and stubs lie below, pages of text above
-    invisible_text: float = 0.50  # measured: an OCR layer is all invisible, a born-digital page never
-    full_image: float = 0.80  # measured: a page-sized image,
-    full_image_invisible: float = 0.05  # measured: and under it a little invisible text is enough
-    bad_char: float = 0.02  # measured: 1 of 60 clean pages in any script is above
-    mixed_script: float = 0.08  # measured: a font read through the wrong table
-    long_token: float = 0.25  # measured: text without spaces (Latin only)
-    single_token: float = 0.25  # measured: text with a space after each letter
-    latin: float = 0.50  # rules on words are for Latin letters: other scripts have other spaces and vowels,
-    letters: float = 0.50  # and for pages of letters: a table of numbers and units has few vowels
-    good_token: float = 0.72  # measured: the weakest clean Latin page is above
-    vowel: float = 0.24  # measured: shifted letters have fewer vowels than any language tried
-    stopword: float = 0.02  # measured: a page below is no prose in a known language, and needs
-    good_token_alone: float = 0.85  # measured: this share of word-like tokens instead
-    sure_words: float = 92.0  # measured: OCR this sure of its words (0 to 100) had 0.96 of them right (F1), and
-    unsure_words: float = 50.0  # measured: 68 had 0.66; down the same line, every second word is wrong
+    clean_fraction: float = _of(
+        "published", 0.85, "guard one of a clean document: share of its pages that are digital_clean, at least"
+    )
+    mean_quality: float = _of("published", 0.78, "guard two: mean quality of its pages, at least")
+    degraded_fraction: float = _of(
+        "published", 0.10, "guard three: share of its pages that are noisy or scanned, at most"
+    )
+    ocr_confidence: float = _of("published", 0.55, "a page with less confidence is worth reading again with OCR")
+    clean_quality: float = _of(
+        "measured", 0.78, "digital_clean: quality of the page, at least; the cut of guard two for one page"
+    )
+    scan_image: float = _of(
+        "measured", 0.50, "likely_scanned: images on this share of the page, with less text than scan_chars"
+    )
+    scan_chars: int = _of("measured", 100, "likely_scanned: fewer characters than this under such images")
+    low_text_chars: int = _of(
+        "measured", 200, "low_text: fewer characters; title pages and stubs lie below, pages of text above"
+    )
+    invisible_text: float = _of(
+        "measured", 0.50, "likely_scanned: an OCR layer is all invisible, a born-digital page never"
+    )
+    full_image: float = _of("measured", 0.80, "likely_scanned: an image as large as this share of the page,")
+    full_image_invisible: float = _of("measured", 0.05, "and under it this share of invisible text is enough")
+    bad_char: float = _of(
+        "measured",
+        0.02,
+        "digital_noisy: share of unreadable characters; one of sixty clean pages in any script is above",
+    )
+    mixed_script: float = _of(
+        "measured", 0.08, "digital_noisy: share of words that mix scripts, from a font read through the wrong table"
+    )
+    long_token: float = _of(
+        "measured", 0.25, "digital_noisy: share of overlong words, in text without spaces (Latin only)"
+    )
+    single_token: float = _of(
+        "measured", 0.25, "digital_noisy: share of single letters, in text with a space after each"
+    )
+    latin: float = _of(
+        "chosen", 0.50, "rules on words are for Latin letters: other scripts have other spaces and vowels,"
+    )
+    letters: float = _of("chosen", 0.50, "and for pages of letters: a table of numbers and units has few vowels")
+    good_token: float = _of(
+        "measured", 0.72, "digital_noisy: share of word-like words; the weakest clean Latin page is above"
+    )
+    vowel: float = _of(
+        "measured", 0.24, "digital_noisy: share of vowels; shifted letters have fewer than any language tried"
+    )
+    stopword: float = _of("measured", 0.02, "a page with fewer common words is no prose in a known language, and needs")
+    good_token_alone: float = _of("measured", 0.85, "this share of word-like words instead")
+    sure_words: float = _of("measured", 92.0, "OCR this sure of its words (0 to 100) had 0.96 of them right (F1), and")
+    unsure_words: float = _of("measured", 50.0, "68 had 0.66; down the same line, every second word is wrong")
 
 
 DEFAULTS = Thresholds()
