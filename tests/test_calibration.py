@@ -316,6 +316,19 @@ def test_engines_are_never_pooled():
     assert calibration.area_said(rows.reset_index(), "word_confidence").endswith("(rapidocr)")
 
 
+def test_the_cut_of_a_gate_is_chosen_without_the_document_it_judges():
+    frame = kept(text_confidence=1.0)
+    (words,) = calibration.gate_summary(frame, 0.8, 0.55).query("score == 'word_confidence'").to_dict("records")
+    assert words["best_cut"] == pytest.approx(0.91)
+    text, words = calibration.gate_left_out(frame, 0.8).to_dict("records")
+    assert (words["engine"], words["score"], words["turns"]) == ("tesseract", "word_confidence", 2)
+    assert (words["lowest_cut"], words["highest_cut"]) == pytest.approx((0.775, 0.805))
+    assert words["agreed"].startswith("4 of 4") and text["agreed"].startswith("2 of 4")
+    assert (
+        calibration.gate_left_out(frame[:2], 0.8).empty and calibration.gate_left_out(calibration.no_pages(), 0.8).empty
+    )
+
+
 def test_text_confidence_comes_from_the_pages_of_the_study():
     pages = pd.DataFrame({"doc_id": ["ocr/clean/a.pdf", "x"], "page_index": [0, 0], "confidence": [0.7, 0.1]})
     got = calibration.with_text_confidence(kept(), pages, "ocr/{level}/{document}.pdf")["text_confidence"]

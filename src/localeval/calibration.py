@@ -493,7 +493,10 @@ def gates(kept: pd.DataFrame, needs_f1: float) -> pd.DataFrame:
 
 
 def gate_summary(kept: pd.DataFrame, needs_f1: float, at: float) -> pd.DataFrame:
-    """A row an engine and score: pages with it, AUROC with interval, and what the gate at `at` misses and reads in vain."""
+    """A row an engine and score: pages with it, AUROC with interval, and what the gate at `at` misses and reads in vain.
+
+    best_cut: the threshold at which both shares add up to least, on these same pages; NaN where one kind is missing.
+    """
     rows = []
     for engine, name, values, bad in _scored(kept, needs_f1):
         area, (one,) = auroc(values, bad), gate(values, bad, [at]).to_dict("records")
@@ -501,9 +504,24 @@ def gate_summary(kept: pd.DataFrame, needs_f1: float, at: float) -> pd.DataFrame
             said({"share": one[kind]} | {key: one[f"{kind}_{key}"] for key in ("hits", "n", "low", "high")})
             for kind in ("missed", "false")
         ]
-        rows.append((engine, name, len(values), area["auroc"], area["low"], area["high"], *shares))
-    columns = ["engine", "score", "pages", "auroc", "low", "high", "missed", "in_vain"]
+        curve = gate(values, bad).dropna(subset=["missed", "false"])
+        best = curve.loc[(curve["missed"] + curve["false"]).idxmin(), "threshold"] if len(curve) else float("nan")
+        rows.append((engine, name, len(values), area["auroc"], area["low"], area["high"], *shares, best))
+    columns = ["engine", "score", "pages", "auroc", "low", "high", "missed", "in_vain", "best_cut"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def gate_left_out(kept: pd.DataFrame, needs_f1: float) -> pd.DataFrame:
+    """Each document's pages judged by a cut on each score that was chosen on all others: as `left_out_summary`, by engine."""
+    parts = []
+    for engine, name, values, bad in _scored(kept, needs_f1):
+        labels = bad.map({True: "needs it", False: "digital_clean"})
+        frame = pd.DataFrame({"doc_id": kept.loc[values.index, "document"], "label": labels, "score": values})
+        if frame["doc_id"].nunique() > 1:
+            parts.append(leave_one_out(frame, "score", str).assign(unit=engine, view=name))
+    columns = ["left_out", "cut", "n", "agreed", "clean", "unit", "view"]
+    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return left_out_summary(rows).rename(columns={"unit": "engine", "view": "score"})
 
 
 def by_level(kept: pd.DataFrame, needs_f1: float) -> pd.DataFrame:
