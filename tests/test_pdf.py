@@ -357,6 +357,19 @@ def test_signals_of_images_hidden_text_and_drawings(signalled):
     assert blank == Signals()
 
 
+def test_text_under_a_page_sized_image_is_hidden_and_text_over_it_is_not(tmp_path):
+    document = pymupdf.open()
+    picture = pymupdf.Pixmap(pymupdf.csGRAY, pymupdf.IRect(0, 0, 20, 20))
+    picture.clear_with(120)
+    for over in (True, False):
+        page = document.new_page()
+        page.insert_text((72, 100), PROSE)
+        page.insert_image(page.rect, pixmap=picture, overlay=not over)
+    document.save(tmp_path / "a.pdf")
+    slide, scan = pdf.read(tmp_path / "a.pdf", "a.pdf")[1].signals
+    assert (slide.invisible_text, scan.invisible_text) == (0.0, 1.0)
+
+
 def test_pages_without_a_text_layer_are_named(signalled):
     assert signalled[1].notes == ("no text layer on pages 2, 3 of 4 (counted from 1): images or drawings only",)
 

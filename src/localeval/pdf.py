@@ -36,6 +36,7 @@ PAGE_SECONDS = 20.0  # a dense page takes milliseconds; a page this slow is brok
 MEMORY_BYTES = 2 << 30
 CPU_SECONDS = 300  # for the whole file: 2,400 pages take about ten
 OCR_FONTS = ("GlyphLessFont", "HiddenHorzOCR")
+IMAGES = ("fill-image", "fill-imgmask")
 
 REFUSALS = {
     "missing": "needs the PDF library; install it with 'pip install pymupdf==1.26.7'",
@@ -321,15 +322,32 @@ def _clean(text: str) -> tuple[str, int]:
 def _signals(lines: list[dict], drawings: list, page, repaired: bool) -> Signals:
     total = max(1, sum(line["chars"] for line in lines))
     rect = page.rect * page.derotation_matrix if page.rotation else page.rect
+    invisible = sum(line["invisible"] for line in lines) / total
     return Signals(
-        image_coverage=_coverage([box for kind, box in drawings if kind in ("fill-image", "fill-imgmask")], rect),
-        invisible_text=round(sum(line["invisible"] for line in lines) / total, 4),
+        image_coverage=_coverage([box for kind, box in drawings if kind in IMAGES], rect),
+        invisible_text=round(max(invisible, _covered(drawings, rect)), 4),
         rotated_text=round(sum(line["chars"] for line in lines if not line["shown"][4]) / total, 4),
         vectors=sum(kind in ("fill-path", "stroke-path", "fill-shade") for kind, _ in drawings),
         removed_chars=sum(line["removed"] for line in lines),
         ocr_font=any(line["ocr_font"] for line in lines),
         repaired=repaired,
     )
+
+
+def _covered(drawings: list, page) -> float:
+    """Share of the pieces of text that are drawn before an image as large as the page, which hides them.
+
+    A page drawn over such an image is a slide with a background; a text drawn under one is the OCR of a scan.
+    """
+    large = [i for i, (kind, box) in enumerate(drawings) if kind in IMAGES and _share(box, page) >= 0.8]
+    texts = [i for i, (kind, _) in enumerate(drawings) if kind.endswith("-text")]
+    return sum(i < large[-1] for i in texts) / len(texts) if large and texts else 0.0
+
+
+def _share(box: tuple, page) -> float:
+    """Share of the page under one box."""
+    width, height = min(box[2], page.x1) - max(box[0], page.x0), min(box[3], page.y1) - max(box[1], page.y0)
+    return max(0.0, width) * max(0.0, height) / (page.width * page.height) if not page.is_empty else 0.0
 
 
 def _coverage(boxes: Iterable[tuple], page, cells: int = 50) -> float:
