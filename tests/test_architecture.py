@@ -27,6 +27,10 @@ ALLOWED = {
     "pdf": {"child", "corpus", "layout"},
     "converters": {"child", "corpus", "layout", "quality"},
     "quality": {"corpus"},
+    "scans": {"child"},
+    "ocr": {"corpus", "layout", "quality", "scans"},
+    "engines": {"child", "layout", "ocr", "rapid"},
+    "rapid": {"child"},
     "chunking": {"corpus", "tokens"},
     "embedding": set(),
     "retrieval": set(),
@@ -67,7 +71,7 @@ ALLOWED = {
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
     "commands": {"corpus", "metrics", "pdf", "quality", "stats", "trec"},
-    "cli": {"book", "build", "commands", "embedding", "provenance", "tables"},
+    "cli": {"book", "build", "commands", "embedding", "engines", "provenance", "tables"},
 }
 HEAVY = {
     "torch",
