@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval import child, pdf
+from localeval import child, pdf, pdfchild
 from localeval import layout as layouts
 from localeval.corpus import Corpus, Signals, read_jsonl, write_jsonl
 from localeval.records import BadInput, Span
@@ -57,11 +57,11 @@ def raw_pdf(path: Path, *objects: bytes) -> Path:
 def inside(monkeypatch):
     """The same messages without the time a process takes; for tests of what is made of them."""
 
-    def messages(path, page_seconds):
-        told = (json.loads(json.dumps(message)) for message in pdf._told(str(path)))
+    def part(path, page_seconds, form, part, parts, stop=None):
+        told = (json.loads(json.dumps(message)) for message in pdfchild.told(str(path), form, part, parts))
         yield from (message for message in told if not message.get("done"))
 
-    monkeypatch.setattr(pdf, "messages", messages)
+    monkeypatch.setattr(pdf, "_part", part)
 
 
 def stream(content: bytes, extra: bytes = b"") -> bytes:
@@ -135,7 +135,7 @@ def test_ligatures_unknown_glyphs_and_nul(tmp_path):
 
 
 def test_controls_and_half_surrogates_never_reach_a_text():
-    assert pdf._clean("a\x00b\x1f\ud83dc\u2028d\ufeff") == ("ab\ufffdc d", 3)
+    assert pdfchild.clean("a\x00b\x1f\ud83dc\u2028d\ufeff") == ("ab\ufffdc d", 3)
 
 
 def test_a_layout_survives_being_written(tmp_path):
@@ -200,7 +200,7 @@ def test_right_to_left_columns_start_on_the_right():
 def test_rows_of_a_table_stay_rows(tmp_path, inside):
     cells = [(x, 100 + 12 * i, f"{name} {i}") for i in range(20) for x, name in ((60, "salt"), (320, "kg"))]
     document, layout = pdf.read(make(tmp_path / "a.pdf", cells), "a.pdf")
-    assert document.text.split("\n")[:2] == ["salt 0 kg 0", "salt 1 kg 1"]
+    assert document.text.split("\n")[:2] == ["salt 0\tkg 0", "salt 1\tkg 1"]
     assert layout.headings == ()
 
 
@@ -459,7 +459,8 @@ def test_a_parser_that_dies_is_reported(monkeypatch, says, message):
 
 
 def test_as_many_pages_must_come_out_as_went_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(pdf, "messages", lambda path, seconds: (message for message in [{"pages": 2}, {}]))
+    header, page = {"pages": 2, "repaired": False, "end": 2}, {"signals": {"repaired": False}}
+    monkeypatch.setattr(pdf, "_part", lambda *arguments: (message for message in [header, page]))
     with pytest.raises(BadInput, match="1 of 2 pages"):
         pdf.read(make(tmp_path / "a.pdf", []), "a.pdf")
 

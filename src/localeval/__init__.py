@@ -1,6 +1,6 @@
 """Evaluate retrieval over your own documents: honestly, offline, on your own machine.
 
-Read the modules in this order: records, provenance, corpus, layout, child, pdf, quality, tokens, chunking, embedding, onnxmodel, retrieval,
+Read the modules in this order: records, provenance, corpus, layout, child, pdfchild, pagecache, pdf, quality, tokens, chunking, embedding, onnxmodel, retrieval,
 rerank, gold, drafting, grading, metrics, trec, stats, decisions, tables, sweep, figures, report, views, build, book, commands, cli.
 """
 
