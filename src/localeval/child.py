@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-
 ASKED_EVERY = 0.1  # seconds between two looks at whether another thread wants the child stopped
 
 

@@ -92,7 +92,9 @@ def arranged(blocks: list[list[Raw]], width: float, height: float = 0.0) -> list
     return join_cells(rows, height)
 
 
-_FORMS = re.compile("[\ufb00-\ufdff\ufe70-\ufefc]")  # ligatures and the shapes of Hebrew and Arabic letters
+_FORMS = re.compile(
+    "[\ufb00-\ufd3d\ufd50-\ufdff\ufe70-\ufefc]"
+)  # ligatures and the shapes of Hebrew and Arabic letters
 
 
 def fold_forms(block: list[Raw]) -> list[Raw]:
@@ -484,7 +486,9 @@ def find_headings(shown: list[Shown], outline: list = ()) -> tuple[Heading, ...]
     for group, level in sorted(found, key=lambda item: (item[0][0].start, -len(item[0]))):
         if group[0].start >= end:
             end = group[-1].end
-            end = ends.get(end, end)  # its last word goes on in the next line, which stands next to it since it was mended
+            end = ends.get(
+                end, end
+            )  # its last word goes on in the next line, which stands next to it since it was mended
             headings.append(Heading(group[0].start, end, level))
     return tuple(headings)
 
@@ -498,9 +502,7 @@ def heading_groups(shown: list[Shown]) -> list[list[Shown]]:
     groups = []
     for _, lines in groupby(shown, key=lambda line: line.page):
         page = list(lines)
-        likely = {
-            line.start for line in page if (line.size, line.raw.bold) in rare and _looks_like_heading(line, body)
-        }
+        likely = {line.start for line in page if (line.size, line.raw.bold) in rare and _looks_like_heading(line, body)}
         if not likely:
             continue
         for _, block in groupby(page, key=lambda line: line.block):
