@@ -8,6 +8,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -403,17 +404,25 @@ _page_of = attrgetter("page")
 def _counted(inner: list[Shown], wanted: set[tuple]) -> Counter:
     """How often each `(folded text, size)` that is wanted stands in the middle of pages.
 
-    Folding is slow, and hardly a line can be one of these: size and first character tell most of the others apart.
+    Folding is slow, and hardly a line can be one of these: size, first and last character tell most of the others apart.
     """
-    openings = {(size, key[:1]) for key, size in wanted if isinstance(key, str)}
-    sizes, counts = {size for size, _ in openings}, Counter()
+    edges = {(size, key[0], key[-1]) for key, size in wanted if isinstance(key, str)}
+    sizes, counts = {size for size, _, _ in edges}, Counter()
     for line in inner:
-        if line.size in sizes:
-            opening = line.raw.text.lstrip()[:12].casefold()
-            unlike = not opening[:2].isascii() or opening[:1].isdigit() or _ROMAN_WORD.match(opening)
-            if unlike or (line.size, opening[:1]) in openings:
-                counts[_folded(line), line.size] += 1
+        size, text = line.size, line.raw.text
+        if size in sizes:
+            first, last = _edge(text[:1]), _edge(text[-1:])
+            if not (first and last) or any((size, a, b) in edges for a in first for b in last):
+                counts[_folded(line), size] += 1
     return counts
+
+
+@lru_cache(maxsize=4096)
+def _edge(letter: str) -> str:
+    """What the first or last letter of a line may be once the line is folded: a number becomes `#`. Empty for any letter."""
+    if letter.isspace() or not letter.isascii():
+        return ""
+    return letter.casefold() + "#" * (letter.isdigit() or letter.casefold() in set("ivxlcdm"))
 
 
 def _comes_back(run: list[Shown], body: float) -> bool:
@@ -536,7 +545,9 @@ def _runs(block: list[Shown], likely: set[int], body: float) -> Iterator[list[Sh
 
 def _in_row(group: list[Shown], page: list[Shown], likely: set[int]) -> bool:
     """True for a cell: beside it stands another such line, or numbers (a section number to its left excepted)."""
-    for line in page:
+    top, bottom = group[0].raw.box[1], group[-1].raw.box[3]
+    near = [line for line in page if line.raw.box[1] < bottom and line.raw.box[3] > top]
+    for line in near if len(group) == 1 else page:
         if line.block == group[0].block or not any(_same_row(line.raw, mine.raw) for mine in group):
             continue
         text = line.raw.text.strip()

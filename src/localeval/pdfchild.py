@@ -8,6 +8,8 @@ is 1 for bold, plus 2 for a line that runs from left to right.
 
 from __future__ import annotations
 
+import gc
+import math
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -57,6 +59,7 @@ def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: i
         yield _page(page, index, document, form, labels)
         if index % SHRINK_EVERY == SHRINK_EVERY - 1:
             pymupdf.TOOLS.store_shrink(100)
+            gc.collect()
     yield {"done": True}
 
 
@@ -87,26 +90,21 @@ def _header(document, outline: bool) -> dict:
 
 
 def _outline(document) -> list[tuple]:
-    """`(level, title, page index, y from the top or None)` of each entry that leads to a page."""
+    """`(level, title, page index, y from the top or None)` of each entry that leads to a page.
+
+    The library's own table of contents looks up every name the file defines, and costs as much as hundreds of pages.
+    """
+    found, waiting = [], [(document.outline, 1)]
     try:
-        entries = document.get_toc(simple=False)
-        return [
-            (level, clean(title)[0], page - 1, _from_top(document, page - 1, target))
-            for level, title, page, target in entries
-            if 0 < page <= document.page_count
-        ]
+        while waiting:
+            item, level = waiting.pop()
+            if item and item.this.m_internal:
+                waiting += [(item.next, level), (item.down, level + 1)]  # the last one comes first
+                found.append((level, clean(item.title or " ")[0], item.page, item.this.m_internal.y))
+        known = [entry for entry in found if 0 <= entry[2] < document.page_count]
     except Exception:  # a broken outline takes nothing from the text
         return []
-
-
-def _from_top(document, index: int, target: dict) -> float | None:
-    import pymupdf
-
-    point = target.get("to")
-    if point is None:
-        return None
-    # The library turns the axis of explicit targets, and leaves that of named ones.
-    return point.y if target["kind"] == pymupdf.LINK_GOTO else document[index].rect.height - point.y
+    return [(*entry, None if math.isnan(y) else y) for *entry, y in known]
 
 
 def _labels(document) -> list:
@@ -291,6 +289,7 @@ def _coverage(boxes: Iterable[tuple], page, cells: int = 50) -> float:
 
 def main(arguments: list[str]) -> None:
     path, form, *numbers = arguments
+    gc.disable()  # a page makes thousands of small objects, and hardly one of them is part of a circle
     said = told(path, form, *map(int, numbers))
     child.speak(said, memory_bytes=MEMORY_BYTES, cpu_seconds=CPU_SECONDS)
 
