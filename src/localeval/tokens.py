@@ -1,7 +1,7 @@
 """Tokenisers: text in, index terms out. One function serves documents and queries alike, and its name is recorded.
 
 A hyphen, an apostrophe and a separator inside a number end a word: `re entry` finds `re-entry`, `reentry` does not; `12,500` is `12`
-and `500`, found by `12,500` and not by `12500`.
+and `500`, found by `12,500` and not by `12500`. A hyphen at a line end, which may be the printer's, gives both forms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _word() -> re.Pattern:
 
 
 def _clean(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).replace("\u00ad", "")
+    return unicodedata.normalize("NFKC", text.replace("\u00ad", ""))
 
 
 def fold(text: str) -> str:
@@ -43,6 +43,8 @@ def words(text: str) -> list[str]:
 
     >>> words("Re-entry 茶碗と")
     ['re', 'entry', '茶', '茶碗', '碗', '碗と', 'と']
+    >>> words("lan-\\nterns")
+    ['lan', 'terns', 'lanterns']
     """
     return list(_runs(fold(text)))
 
@@ -66,17 +68,28 @@ def token_ranges(text: str) -> Iterator[tuple[int, int]]:
     yield from ((place, place + 1) for place in range(at, len(text)) if not text[place].isspace())
 
 
+_DIVIDED = re.compile(r"(\w*[^\W\d_])[-‐][ \t]*\n\s*(?=([^\W\d_]\w*))")
+
+
 def _runs(text: str) -> Iterator[str]:
+    """Words of the text; those that a hyphen divides at a line end in parts, and once more joined, at the end."""
     for run in _word().findall(text):
         for place, part in enumerate(UNSPACED.split(run)):  # every second part is of a script without spaces
             if place % 2:
                 yield from (one for at in range(len(part)) for one in dict.fromkeys((part[at], part[at : at + 2])))
             elif part:
                 yield part
+    for divided in _DIVIDED.finditer(text) if "\n" in text else ():
+        joined = divided[1] + divided[2]
+        if not UNSPACED.search(joined):
+            yield joined
 
 
 def ascii_words(text: str) -> list[str]:
-    """`[a-z0-9]+` of the lower-cased text: the rule of many published BM25 figures. Loses every other letter; for comparison."""
+    """`[a-z0-9]+` of the lower-cased text: the rule of many published BM25 figures. Loses every other letter; for comparison.
+
+    Words divided at a line end stay in parts: the rule knows no lines.
+    """
     return _LATIN.findall(text.lower())
 
 
