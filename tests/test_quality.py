@@ -166,7 +166,7 @@ def test_lines_of_one_broken_font_are_found_on_a_page_of_others():
     f = features(mixed)
     assert f["vowel"] > quality.DEFAULTS.vowel and f["stopword"] > quality.DEFAULTS.common  # no other rule sees it
     found, reason = judge(mixed)
-    assert found == "digital_noisy" and "lines without vowels" in reason
+    assert found == "digital_noisy" and "lines of no language" in reason
     assert features(ENGLISH)["broken_line"] == 0
 
 
@@ -185,6 +185,31 @@ def test_lines_of_one_broken_font_are_found_on_a_page_of_others():
 )
 def test_words_numbers_and_identifiers_are_told_from_garbage(token, good):
     assert features(token)["good_token"] == good
+
+
+RUSSIAN = """Паром уходит из маленькой гавани в полдень и возвращается до темноты, если ветер не повернёт к северу.
+Тогда команда ждёт на острове до утра, а пассажиры спят в старом здании школы, где тепло и есть вода.
+Билеты продают на борту; дети до шести лет едут бесплатно, а велосипеды стоят две монеты в одну сторону.
+"""
+
+
+def test_cyrillic_read_as_latin_is_noisy_and_cyrillic_with_latin_lookalikes_is_not():
+    assert judge(RUSSIAN)[0] == "digital_clean"
+    misread = RUSSIAN.encode("cp1251").decode("latin-1")
+    assert judge(misread)[0] == "digital_noisy" and "lines of no language" in judge(misread)[1]
+    assert judge(RUSSIAN.replace("и", "i").replace("е", "e"))[0] == "digital_clean"  # as many Ukrainian fonts have it
+    assert judge(RUSSIAN.replace("т", "q").replace("н", "w"))[0] == "digital_noisy"
+
+
+def test_control_characters_of_other_scripts_are_no_lost_ligatures():
+    some = Signals(removed_chars=20)
+    assert judge(JAPANESE, some)[0] == "digital_clean" and judge(ENGLISH, some)[0] == "digital_noisy"
+    assert judge(JAPANESE, Signals(removed_chars=60))[0] == "digital_noisy"
+
+
+def test_an_image_alone_on_a_page_is_a_scan_however_small():
+    assert judge("", Signals(image_coverage=0.13))[0] == "likely_scanned"
+    assert judge("", Signals(image_coverage=0.13, vectors=3))[0] == "low_text"
 
 
 def test_a_readable_scan_has_sound_text_and_lower_quality():
