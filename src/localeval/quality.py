@@ -112,7 +112,7 @@ class Thresholds:
     scan_alone: float = _of("measured", 0.05, "likely_scanned: images on this share of a page that holds nothing else")
     scan_chars: int = _of("measured", 100, "likely_scanned: fewer characters than this under such images")
     low_text_chars: int = _of(
-        "measured", 200, "low_text: fewer characters; title pages and stubs lie below, pages of text above"
+        "measured", 170, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
     )
     invisible_text: float = _of(
         "measured", 0.50, "likely_scanned: an OCR layer is all invisible, a born-digital page never"
@@ -183,7 +183,8 @@ def features(text: str) -> dict[str, float]:
         for name in _token_features(token):
             found[name] += count
     lines = [len(line.strip()) for line in text.splitlines() if line.strip()]
-    lone = len(_LONE.findall(text))  # they harm no word
+    signs = _SIGN if latin > 0.8 * kinds["alpha"] else _LONE
+    lone = len(signs.findall(text))  # they harm no word
     cid = sum(map(len, re.findall(r"\(cid:\d+\)", text)))
     total = kinds.total() - kinds["space"]
     values = {name: found[name] / max(1, len(tokens)) for name in FEATURES}
@@ -206,6 +207,12 @@ _LONE = re.compile(
 )
 
 
+# In Latin text also one beside fewer than three letters: a bracket of a formula, as in "f\ufffdx(t)\ufffd".
+_SIGN = re.compile(
+    r"(?<![^\W\d_]{3})(?<![\ufffd\ue000-\uf8ff])[\ufffd\ue000-\uf8ff](?![\ufffd\ue000-\uf8ff])(?![^\W\d_]{3})|"
+    + _LONE.pattern.removeprefix("(?m)"),
+    re.MULTILINE,
+)
 _CODE_LINE = re.compile(r"[(){}=<>_]")
 
 
@@ -253,12 +260,14 @@ def _is_vowel(char: str) -> bool:
     return unicodedata.normalize("NFD", char)[0].casefold() in "aeiouyıæœøå"
 
 
-_MIXABLE = {"", "MODIFIER", "FULLWIDTH", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "GREEK"}
+_MIXABLE = {"", "MODIFIER", "FULLWIDTH", "HALFWIDTH", "CJK", "BOPOMOFO", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"}
+_MIXABLE |= {"HANGUL", "ARABIC", "GREEK"}
 _RUN = re.compile(r"[^\W\d_]{26}")
 _WORD = re.compile(r"[´`¨]?[^\W\d_]+(?:['’.\-‐/_:@&´`¨˜ˆ¸ˇ˘˝]+[^\W\d_]+)*\d{0,2}")  # some fonts set accents apart
 _ALIKE = re.compile(r"[aceiopxyïABCEHIKMOPTXÏ]")  # Latin letters that stand in for Cyrillic ones
 _NUMBER = re.compile(r"[-+−±~<>=]?[$€£§#]?\d+(?:[.,:/–\-]\d+)*(?:%|°|st|nd|rd|th|[a-zA-Z]{1,2})?")
 _CODE_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+h?|[0-9][0-9A-Fa-f]*[hH]|[0-9A-F]{2,8}")
+_OPERATOR = re.compile(r"[−=+∂∇∑∏∫√≤≥≈≠×±∈→∞]")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|_+")
 _LIKE_CODE = re.compile(r"[\\#@%&$-]*[A-Za-z_.$][\w.$@\\]*(?:[(\[{=<:/~*-].*)?|<?/?\w+[>;]|[^\w\s]{1,3}")
 
@@ -289,6 +298,8 @@ def _is_good(core: str, scripts: set[str]) -> bool:
     if not core or _NUMBER.fullmatch(core) or (_CODE_NUMBER.fullmatch(core) and re.search(r"\d", core)):
         return True
     if scripts - {"", "LATIN"} and "LATIN" not in scripts:
+        return True
+    if _OPERATOR.search(core) and not re.search(r"[^\W\d_]{4}", core):  # a formula
         return True
     spelled = all(any(map(_is_vowel, run)) for run in re.findall(r"[^\W\d_]{5,}", core))
     strewn = re.search(r"[a-z][A-Z][a-z]*[A-Z][a-z]?[A-Z]", core)
