@@ -29,12 +29,12 @@ FEATURES = (
     "single_token",  # shares of the tokens, which white space separates: one Latin letter,
     "long_token",  # more than 25 letters in a row,
     "good_token",  # shaped like a word, a number or an identifier,
-    "stopword",  # a frequent short word of eight languages, of two letters or more,
+    "stopword",  # a frequent short word of twenty languages, of two letters or more,
     "mixed_script",  # letters of scripts that do not stand together
     "vowel",  # share of the Latin letters
     "mean_line",  # characters
     "short_line",  # share of the lines under 20 characters
-    "broken_line",  # share of the letters in long lines with hardly a vowel and no stopword
+    "broken_line",  # share of the letters in long lines of hardly a vowel and no stopword, or of letters with accents
     "confusion",  # shares of the tokens: digits or bars among letters, as OCR misreads them,
     "inner_punct",  # punctuation between letters
     "bigram_entropy",  # bits: entropy of a letter given the one before it
@@ -64,7 +64,13 @@ STOPWORDS = frozenset(
         le la les des et est une du dans pour que qui par sur pas au un en
         el los las del una por con para se como más su al lo y
         il di che per non sono della si nel o os do um uma com na no em não
-        het een van dat niet zijn voor met op""",
+        het een van dat niet zijn voor met op
+        och att det som är på av för med den till inte har om jag ett og er ikke til ved også hvis kan
+        ja on ei se että kun hän ovat niin mutta joka tai olla
+        je na se že to za by od do ako sa aj nie jak jest są oraz przez dla które tym lub być czy po
+        és az hogy nem egy ez ha csak vagy meg is și nu este sau din pe care sunt iar mai
+        dan yang di untuk dengan ini dari dalam và là của có được cho không các một với
+        els amb és dels que si fer""",
     )
 )
 
@@ -103,9 +109,10 @@ class Thresholds:
     scan_image: float = _of(
         "measured", 0.50, "likely_scanned: images on this share of the page, with less text than scan_chars"
     )
+    scan_alone: float = _of("measured", 0.05, "likely_scanned: images on this share of a page that holds nothing else")
     scan_chars: int = _of("measured", 100, "likely_scanned: fewer characters than this under such images")
     low_text_chars: int = _of(
-        "measured", 200, "low_text: fewer characters; title pages and stubs lie below, pages of text above"
+        "measured", 170, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
     )
     invisible_text: float = _of(
         "measured", 0.50, "likely_scanned: an OCR layer is all invisible, a born-digital page never"
@@ -116,6 +123,11 @@ class Thresholds:
         "measured",
         0.02,
         "digital_noisy: share of unreadable characters; one of sixty clean pages in any script is above",
+    )
+    removed_other: float = _of(
+        "measured",
+        0.10,
+        "digital_noisy: share of control characters in other scripts, where they are no lost ligatures",
     )
     mixed_script: float = _of(
         "measured", 0.08, "digital_noisy: share of words that mix scripts, from a font read through the wrong table"
@@ -129,14 +141,14 @@ class Thresholds:
     broken_line: float = _of(
         "measured",
         0.15,
-        "digital_noisy: share of letters in lines without vowels, from one font read through the wrong table",
+        "digital_noisy: share of letters in lines of no language, from one font read through the wrong table",
     )
     label_lines: float = _of(
         "measured", 0.80, "mixed_or_uncertain, not noisy: share of short lines, as a drawing's labels have them,"
     )
     label_vectors: int = _of("measured", 20, "and at least as many lines or areas drawn")
     latin: float = _of(
-        "chosen", 0.50, "rules on words are for Latin letters: other scripts have other spaces and vowels,"
+        "measured", 0.80, "rules on words are for Latin letters: other scripts have other spaces and vowels,"
     )
     letters: float = _of("chosen", 0.50, "and for pages of letters: a table of numbers and units has few vowels")
     good_token: float = _of(
@@ -171,7 +183,8 @@ def features(text: str) -> dict[str, float]:
         for name in _token_features(token):
             found[name] += count
     lines = [len(line.strip()) for line in text.splitlines() if line.strip()]
-    lone = len(_LONE.findall(text))  # they harm no word
+    signs = _SIGN if latin > 0.8 * kinds["alpha"] else _LONE
+    lone = len(signs.findall(text))  # they harm no word
     cid = sum(map(len, re.findall(r"\(cid:\d+\)", text)))
     total = kinds.total() - kinds["space"]
     values = {name: found[name] / max(1, len(tokens)) for name in FEATURES}
@@ -194,25 +207,34 @@ _LONE = re.compile(
 )
 
 
+# In Latin text also one beside fewer than three letters: a bracket of a formula, as in "f\ufffdx(t)\ufffd".
+_SIGN = re.compile(
+    r"(?<![^\W\d_]{3})(?<![\ufffd\ue000-\uf8ff])[\ufffd\ue000-\uf8ff](?![\ufffd\ue000-\uf8ff])(?![^\W\d_]{3})|"
+    + _LONE.pattern.removeprefix("(?m)"),
+    re.MULTILINE,
+)
 _CODE_LINE = re.compile(r"[(){}=<>_]")
 
 
 def _broken(text: str) -> int:
-    """Letters in lines that are no language: 30 Latin letters or more in five words or more, fewer than a quarter of them
-    vowels, no stopword, no sign of code.
+    """Letters in lines that are no language, as a font read through the wrong table leaves them on a page of others.
 
-    One font of several may lack its table, and a page keeps its share of vowels when a few of its lines lose theirs.
+    Either most of them carry accents, as Cyrillic read as Latin has them; or there are 30 Latin letters or more in five
+    words or more, fewer than a quarter of them vowels, without a stopword and without a sign of code.
     """
     found = 0
     for line in text.splitlines():
-        if _CODE_LINE.search(line):
-            continue
         letters = [char for char in line if _script(char) == "LATIN"]
-        words = re.findall(r"\w+", line.casefold())
-        prose = len(letters) >= 30 and len(words) >= 5 and STOPWORDS.isdisjoint(words)
-        if prose and sum(map(_is_vowel, letters)) < 0.25 * len(letters):
+        accents = len(letters) >= 8 and sum(not char.isascii() for char in letters) > 0.6 * len(letters)
+        if accents or (len(letters) >= 30 and _no_language(line, letters)):
             found += len(letters)
     return found
+
+
+def _no_language(line: str, letters: list[str]) -> bool:
+    words = re.findall(r"\w+", line.casefold())
+    prose = len(words) >= 5 and not _CODE_LINE.search(line) and STOPWORDS.isdisjoint(words)
+    return prose and sum(map(_is_vowel, letters)) < 0.25 * len(letters)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -238,11 +260,14 @@ def _is_vowel(char: str) -> bool:
     return unicodedata.normalize("NFD", char)[0].casefold() in "aeiouyıæœøå"
 
 
-_MIXABLE = {"", "MODIFIER", "FULLWIDTH", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "GREEK"}
+_MIXABLE = {"", "MODIFIER", "FULLWIDTH", "HALFWIDTH", "CJK", "BOPOMOFO", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"}
+_MIXABLE |= {"HANGUL", "ARABIC", "GREEK"}
 _RUN = re.compile(r"[^\W\d_]{26}")
-_WORD = re.compile(r"[^\W\d_]+(?:['’.\-‐/_:@&]+[^\W\d_]+)*\d{0,2}")
+_WORD = re.compile(r"[´`¨]?[^\W\d_]+(?:['’.\-‐/_:@&´`¨˜ˆ¸ˇ˘˝]+[^\W\d_]+)*\d{0,2}")  # some fonts set accents apart
+_ALIKE = re.compile(r"[aceiopxyïABCEHIKMOPTXÏ]")  # Latin letters that stand in for Cyrillic ones
 _NUMBER = re.compile(r"[-+−±~<>=]?[$€£§#]?\d+(?:[.,:/–\-]\d+)*(?:%|°|st|nd|rd|th|[a-zA-Z]{1,2})?")
 _CODE_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+h?|[0-9][0-9A-Fa-f]*[hH]|[0-9A-F]{2,8}")
+_OPERATOR = re.compile(r"[−=+∂∇∑∏∫√≤≥≈≠×±∈→∞]")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|_+")
 _LIKE_CODE = re.compile(r"[\\#@%&$-]*[A-Za-z_.$][\w.$@\\]*(?:[(\[{=<:/~*-].*)?|<?/?\w+[>;]|[^\w\s]{1,3}")
 
@@ -256,11 +281,16 @@ def _token_features(token: str) -> tuple[str, ...]:
         "long_token": bool(_RUN.search(token)),
         "good_token": _is_good(core, scripts),
         "stopword": core.casefold() in STOPWORDS,
-        "mixed_script": len(scripts - _MIXABLE) > 1,
+        "mixed_script": len(scripts - _MIXABLE) > 1 and _mixes(core, scripts),
         "confusion": bool(re.search(r"[a-z][0-9|!][a-z]|[0-9][a-z]+[0-9]", core)),
         "inner_punct": bool(re.search(r"[^\W\d_][^\w\s'’.\-‐/:@&][^\W\d_]", core)),
     }
     return tuple(name for name, holds in found.items() if holds)
+
+
+def _mixes(core: str, scripts: set[str]) -> bool:
+    """Not where a Latin letter only stands in for the Cyrillic one that looks like it, as keyboards and fonts do."""
+    return "CYRILLIC" not in scripts or len({*map(_script, _ALIKE.sub("", core))} - _MIXABLE) > 1
 
 
 def _is_good(core: str, scripts: set[str]) -> bool:
@@ -268,6 +298,8 @@ def _is_good(core: str, scripts: set[str]) -> bool:
     if not core or _NUMBER.fullmatch(core) or (_CODE_NUMBER.fullmatch(core) and re.search(r"\d", core)):
         return True
     if scripts - {"", "LATIN"} and "LATIN" not in scripts:
+        return True
+    if _OPERATOR.search(core) and not re.search(r"[^\W\d_]{4}", core):  # a formula
         return True
     spelled = all(any(map(_is_vowel, run)) for run in re.findall(r"[^\W\d_]{5,}", core))
     strewn = re.search(r"[a-z][A-Z][a-z]*[A-Z][a-z]?[A-Z]", core)
@@ -358,15 +390,17 @@ def classify(
     """The class of a page and why: the first rule that holds. The text may have come from another reading of the page."""
     n, image, hidden = f["n_chars"], signals.image_coverage, signals.invisible_text
     lost = 0 if reading.state == "replaced" else signals.removed_chars
-    removed = lost / max(1, n + lost)
-    latin, full, score = f["latin"] > limits.latin, image >= limits.full_image, quality(f, signals, limits, reading)
+    latin = f["latin"] > limits.latin
+    removed, most = lost / max(1, n + lost), limits.bad_char if latin else limits.removed_other
+    full, score = image >= limits.full_image, quality(f, signals, limits, reading)
     drawn = f["short_line"] > limits.label_lines and signals.vectors >= limits.label_vectors
     scanned = full and (hidden >= limits.full_image_invisible or reading.state == "replaced")
     prose = latin and f["alpha"] > limits.letters
     spaced = f["single_token"] > limits.single_token and f["stopword"] < limits.stopword
     odd = prose and f["stopword"] < limits.common
     unknown = f["stopword"] < limits.stopword and f["good_token"] < limits.good_token_alone
-    picture = full or (image >= limits.scan_image and (not n or hidden >= limits.invisible_text))
+    alone = not n and not signals.vectors and image >= limits.scan_alone
+    picture = full or alone or (image >= limits.scan_image and (not n or hidden >= limits.invisible_text))
     scan, noisy = "likely_scanned", "likely_scanned" if scanned else "digital_noisy"
     garbled = "mixed_or_uncertain" if drawn and noisy == "digital_noisy" else noisy
     images, words = f"images cover {image:.0%} of it", "of the words"
@@ -378,7 +412,7 @@ def classify(
         (hidden >= limits.invisible_text, scan, f"{hidden:.0%} of its text is invisible, as OCR leaves it"),
         (full and hidden >= limits.full_image_invisible, scan, f"{images}, and {hidden:.0%} of its text is invisible"),
         (f["bad_char"] > limits.bad_char, noisy, f"{f['bad_char']:.0%} of the characters cannot be read"),
-        (removed > limits.bad_char, noisy, f"{removed:.0%} of the characters were control characters"),
+        (removed > most, noisy, f"{removed:.0%} of the characters were control characters"),
         (f["mixed_script"] > limits.mixed_script, noisy, f"{f['mixed_script']:.0%} {words} mix scripts"),
         (latin and f["long_token"] > limits.long_token, noisy, f"{f['long_token']:.0%} {words} are overlong"),
         (spaced, garbled, f"{f['single_token']:.0%} {words} are single letters"),
@@ -387,7 +421,7 @@ def classify(
         (
             f["broken_line"] > limits.broken_line,
             noisy,
-            f"{f['broken_line']:.0%} of the letters are in lines without vowels",
+            f"{f['broken_line']:.0%} of the letters are in lines of no language",
         ),
         (odd and unknown, garbled, f"hardly a common word, and {f['good_token']:.0%} {words} look like words"),
         (scanned, scan, images),
