@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localeval import corpus, engines, layout, ocr, pdf, rapid, scans
+from localeval import corpus, engines, layout, ocr, pdf, quality, rapid, scans
 from localeval.corpus import Reading
 from localeval.records import BadInput
 
@@ -103,7 +103,7 @@ def test_two_columns_that_an_engine_mixes_are_read_one_after_the_other():
 def test_cells_of_a_row_stay_in_one_block_and_become_one_line():
     table = ((50, 100, "big pipe"), (200, 100, "copper tip"), (50, 112, "top tap"), (200, 112, "steel grip"))
     (block,) = ocr.blocks(words(*table), 600)
-    assert [line.text for line in layout.join_rows(block)] == ["big pipe copper tip", "top tap steel grip"]
+    assert [line.text for line in layout.join_rows(block)] == ["big pipe\tcopper tip", "top tap\tsteel grip"]
 
 
 def test_sizes_come_from_letters_and_near_ones_are_evened():
@@ -210,7 +210,8 @@ def test_what_is_no_better_by_the_margin_stays_out(drawn, new):
 
 
 def test_the_margin_decides_at_its_edge(drawn, monkeypatch):
-    monkeypatch.setattr(ocr, "_confidence", lambda blocks: 0.35 if isinstance(blocks[0][0], ocr.Raw) else 0.3)
+    told = lambda self, blocks, sure=None: 0.3 if sure is None else 0.35
+    monkeypatch.setattr(ocr.Reread, "_confidence", told)
     assert read([page("x", image=0.0)], Fake((PROSE, 90)), margin=0.05)[0].state == "replaced"
     assert read([page("x", image=0.0)], Fake((PROSE, 90)), margin=0.051)[0].state == "kept"
     assert read([page("x", image=0.0)], Fake((PROSE, 90)), threshold=0.3)[0].state == "native"
@@ -250,12 +251,18 @@ def test_a_second_engine_is_asked_when_the_first_is_unsure(drawn):
 
 
 def test_the_better_text_wins_and_between_equals_the_surer_engine(drawn):
-    better = read([page()], Fake((PROSE, 60), name="first"), Fake((GARBLED, 99), name="second"))
+    better = read([page()], Fake((PROSE, 75), name="first"), Fake((GARBLED, 99), name="second"))
     assert better[0].engine == "first 1.0" and better[0].reason == "second 1.0 tried too: word confidence 99.0"
     surer = read([page()], Fake((PROSE, 60), name="first"), Fake((PROSE, 59), name="second"))
     assert surer[0].engine == "first 1.0"
     nothing = read([page()], Fake(("", 0), name="first"), Fake((PROSE, 60), name="second"))
     assert nothing[0].engine == "second 1.0" and nothing[0].reason == "first 1.0 tried too: no words"
+
+
+def test_an_engine_that_is_unsure_of_its_words_is_not_believed_however_fluent_they_are(drawn):
+    """The measured line: 50 is worth nothing, 92 everything, 71 half."""
+    half, nothing = (read([page()], Fake((PROSE, sure)))[0] for sure in (71, 50))
+    assert (half.state, half.after) == ("replaced", 0.5) and (nothing.state, nothing.after) == ("kept", 0.0)
 
 
 @pytest.mark.parametrize("state", ["failed", "timed_out"])
@@ -361,8 +368,10 @@ def test_a_folder_says_what_it_wants_and_keeps_the_layout_of_what_gave_no_text(t
     frame = ocr.readings(held)
     assert frame.columns.tolist() == list(ocr.READING_COLUMNS)
     assert frame[["doc_id", "page_index", "page_label", "state"]].values.tolist() == [["a.pdf", 0, "1", "wanted"]]
-    held = corpus.load(tmp_path, reread=[ocr.Reread((Fake((PROSE, 90)),))])
-    assert held.failures == {} and ocr.readings(held)["state"].tolist() == ["replaced"]
+    held = corpus.load(tmp_path, reread=[ocr.Reread((Fake((PROSE, 85)),))])
+    (reading,) = ocr.readings(held).to_dict("records")
+    assert held.failures == {} and reading["state"] == "replaced"
+    assert quality.page_table(held)["confidence"].iloc[0] == pytest.approx(reading["after"], abs=1e-4)
     with pytest.raises(BadInput, match=r"a.pdf: no text in it: OCR found none either on 1 of 1 pages; scan it again"):
         corpus.load(tmp_path, reread=[ocr.Reread((Fake(("", 0)),))])
 

@@ -355,8 +355,18 @@ def _quality_text(report: dict) -> Iterable[str]:
         for page in (page for page in report["pages"] if page["doc_id"] == document["doc_id"]):
             yield f"  {page['page_label']:>6}  {page['class']:<18}  {_figure(page['quality'], 8)}  {page['reason']}"
     yield from (f"not read: {failure['reason']}" for failure in report["failures"])
+    yield from _ocr_text(report["pages"])
     left = f"; {_count(len(report['skipped']), 'file')} of other kinds left alone" if report["skipped"] else ""
     yield f"{_count(len(report['documents']), 'document')} read, {len(report['failures'])} not{left}"
+
+
+def _ocr_text(pages: list[dict]) -> Iterable[str]:
+    """How many pages a study would read again; this command, which is to be quick, does not."""
+    from localeval.quality import DEFAULTS
+
+    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in pages)  # of a blank page: not a number
+    if wanting:
+        yield f"{_count(wanting, 'page')} with a text that OCR might better: 10_ingest of a study tries it, after 'make ocr'"
 
 
 def _count(number: int, what: str) -> str:

@@ -61,10 +61,10 @@ class Recognised(NamedTuple):
 
     @property
     def confidence(self) -> float | None:
-        """Mean over the words, of which a box with spaces in its text holds several; None without words."""
+        """Mean over the words, of which a box with spaces in its text holds several, to a tenth; None without words."""
         counts = [len(word.text.split()) for word in self.words]
         total = sum(word.confidence * count for word, count in zip(self.words, counts, strict=True))
-        return total / sum(counts) if sum(counts) else None
+        return round(total / sum(counts), 1) if sum(counts) else None
 
 
 class Broke(Exception):
@@ -260,7 +260,7 @@ class Reread:
 
     language: ISO 639-1. dpi: of the images. redo_layers: also read pages over which OCR has already been; the new words
     replace that layer when the engine is sure of them and their text is no worse. recorded: pages found in it ask no
-    engine. cache: a folder for what engines read.
+    engine. cache: a folder for what engines read. limits: of confidence.
     """
 
     engines: tuple[Engine, ...] = ()
@@ -273,6 +273,7 @@ class Reread:
     recorded: Recorded | None = None
     cache: Path | None = None
     progress: Callable[[str], None] = lambda text: None
+    limits: quality.Thresholds = quality.DEFAULTS
 
     def __post_init__(self):
         allowed = {"dpi": scans.DPI, "threshold": (0, 1), "margin": (0, 1), "low_word_confidence": (0, 100)}
@@ -285,7 +286,7 @@ class Reread:
         """Gives pages other "blocks" where another reading won; one `Reading` a page."""
         found, scores = list(readings), {}
         for index, page in enumerate(pages):
-            score = _confidence(page["blocks"])
+            score = self._confidence(page["blocks"])
             if not self._wanted(page, score):
                 continue
             if _has_ink(page):
@@ -300,7 +301,7 @@ class Reread:
 
     def _wanted(self, page: dict, score: float) -> bool:
         signals, count = page["signals"], sum(len(line[0]) for block in page["blocks"] for line in block)
-        picture = signals["image_coverage"] >= quality.DEFAULTS.scan_image and count < quality.DEFAULTS.scan_chars
+        picture = signals["image_coverage"] >= self.limits.scan_image and count < self.limits.scan_chars
         return score < self.threshold or picture or (self.redo_layers and _is_layer(page))
 
     def _heard(self, path: Path, wanted: list[int]) -> Iterator[tuple[int, Heard]]:
@@ -354,16 +355,16 @@ class Reread:
         tried = []
         for read in heard.reads:
             lines = blocks(read.words, page["width"])
-            tried.append((read, lines, _confidence(lines)))
+            tried.append((read, lines, self._confidence(lines, read.confidence)))
         read, lines, after = self._best(tried)
         others = [f"{one.engine} {one.version} tried too: {_sure(one)}" for one, *_ in tried if one is not read]
-        state = "replaced" if self._wins(page, before, read, after) else "kept"
+        state = "replaced" if read.words and self._wins(page, before, read, lines, after) else "kept"
         reading = Reading(
             state,
             f"{read.engine} {read.version}",
             read.dpi,
             read.language,
-            None if read.confidence is None else round(read.confidence, 1),
+            read.confidence,
             round(before, 4),
             round(after, 4),
             round(sum(one.seconds for one in heard.reads), 2),
@@ -377,13 +378,20 @@ class Reread:
         near = [one for one in tried if one[2] >= top - self.margin]
         return max(near, key=lambda one: one[0].confidence or 0.0)
 
-    def _wins(self, page: dict, before: float, read: Recognised, after: float) -> bool:
-        if not read.words:
-            return False
+    def _wins(self, page: dict, before: float, read: Recognised, lines: list[list[Raw]], after: float) -> bool:
+        """A layer that is good enough gives way to an engine that is sure, and whose text alone is no worse."""
         if before >= self.threshold and _is_layer(page):
-            sure = (read.confidence or 0.0) >= self.low_word_confidence
-            return sure and round(after - before, 9) >= 0
+            return (read.confidence or 0.0) >= self.low_word_confidence and self._confidence(lines) >= before
         return round(after - before, 9) >= self.margin
+
+    def _confidence(self, page: list[list], word_confidence: float | None = None) -> float:
+        """Confidence in the text that these blocks become, which an engine was so sure of. The page table gives the same."""
+        lines = [
+            [line if isinstance(line, Raw) else Raw(line[0], tuple(line[1]), *line[2:]) for line in b] for b in page
+        ]
+        text = lay_out([[join_rows(block) for block in lines]])[0]
+        given = Reading() if word_confidence is None else Reading("replaced", word_confidence=word_confidence)
+        return quality.confidence(quality.features(text), self.limits, given)
 
 
 READING_COLUMNS = ("doc_id", "page_index", "page_label", *(field.name for field in fields(Reading)))
@@ -412,13 +420,6 @@ class Heard(NamedTuple):
 
 def _sure(read: Recognised) -> str:
     return "no words" if read.confidence is None else f"word confidence {read.confidence:.1f}"
-
-
-def _confidence(page: list[list]) -> float:
-    """Confidence in the text that these blocks become. The same as the page table gives for it."""
-    lines = [[line if isinstance(line, Raw) else Raw(line[0], tuple(line[1]), *line[2:]) for line in b] for b in page]
-    text = lay_out([[join_rows(block) for block in lines]])[0]
-    return quality.confidence(quality.features(text))
 
 
 def _has_ink(page: dict) -> bool:
