@@ -115,6 +115,15 @@ def test_sizes_come_from_letters_and_near_ones_are_evened():
     assert {line.size for line in lines} == {10.0} and heading.size == pytest.approx(16, abs=0.1)
 
 
+def test_a_line_that_the_engine_is_unsure_of_is_no_heading():
+    noise = ocr.Word(50, 60, 250, 80, 69.9, "ee s ae", 20)
+    text = words(*((50, 100 + 12 * i, "pipes and taps") for i in range(5)))
+    assert {line.size for block in ocr.blocks([noise, *text], 600) for line in block} == {10.0}
+    sizes = [line.size for block in ocr.blocks([noise._replace(confidence=70), *text], 600) for line in block]
+    assert sizes == [40.0, *[10.0] * 5]
+    assert [block[0].size for block in ocr.blocks([noise], 600)] == [20.0]
+
+
 def test_a_skewed_line_is_as_high_as_its_words():
     line = [ocr.Word(50 + 40 * i, 100 + 2 * i, 85 + 40 * i, 109.4 + 2 * i, 90, "pipes", 0) for i in range(11)]
     ((raw,),) = ocr.blocks(line, 600)

@@ -28,6 +28,7 @@ from localeval.layout import Raw, in_reading_order, join_rows, lay_out
 from localeval.records import BadInput
 
 ALIKE = 1.08  # times a size: the next one on the page counts as the same, for boxes are never exact
+UNSURE = 70.0  # confidence: the height of a line that the engine is less sure of says nothing about its size
 PARAGRAPH = 1.4  # times the usual distance from line to line: a wider one begins another block
 TALL, LOW, BELOW = 0.72, 0.5, 0.22  # of the type size: capitals and "h" rise, "x" rises, "p" falls
 _RISING, _FALLING = re.compile(r"[^\W_acegmnopqrsuvwxyz]"), re.compile(r"[gjpqyQ,;()\[\]]")
@@ -165,7 +166,8 @@ def _line(words: list[Word]) -> Raw:
         middle = median((word.top + word.bottom) / 2 for word in words)
         top, bottom = middle - height / 2, middle + height / 2
     box = tuple(round(side, 2) for side in (min(lefts), top, max(rights), bottom))
-    return Raw(text, box, round(median(map(_size, words)), 1), False)
+    sure = sum(word.confidence for word in words) >= UNSURE * len(words)
+    return Raw(text, box, round(median(map(_size, words)), 1) if sure else 0.0, False)
 
 
 def _size(word: Word) -> float:
@@ -175,14 +177,16 @@ def _size(word: Word) -> float:
 
 
 def _evened(lines: list[Raw]) -> list[Raw]:
-    """The lines, in their order; each run of sizes without a gap becomes one, in which half of its characters are or below."""
+    """The lines, in their order; each run of sizes without a gap becomes one, in which half of its characters are or below.
+    A line without a size has the one that most characters have."""
     runs: list[list[float]] = []
-    for size in sorted(size for line in lines for size in [line.size] * len(line.text)):
+    for size in sorted(line.size for line in lines for _ in line.text if line.size):
         if not runs or size > ALIKE * runs[-1][-1]:
             runs.append([])
         runs[-1].append(size)
     even = {size: run[len(run) // 2] for run in runs for size in run}
-    return [line._replace(size=even[line.size]) for line in lines]
+    most = max(runs, key=len, default=sorted(line.box[3] - line.box[1] for line in lines))
+    return [line._replace(size=even.get(line.size, most[len(most) // 2])) for line in lines]
 
 
 def _paragraphs(lines: list[Raw]) -> Iterator[list[Raw]]:
