@@ -148,6 +148,30 @@ def test_a_layout_survives_being_written(tmp_path):
     assert read_jsonl(tmp_path / "c.jsonl") == corpus
 
 
+def test_numbers_stored_backwards_are_read_as_they_stand():
+    """Origins of letters as a page has them: 1987 set from its last digit, 12 from its first, 3.5 in other digits."""
+
+    def block(text, across, direction=(1.0, 0.0)):
+        chars = [{"c": char, "origin": (x, 50.0)} for char, x in zip(text, across, strict=True)]
+        spans = {"lines": [{"dir": direction, "spans": [{"text": text}]}]}
+        return spans, {"lines": [{"spans": [{"chars": chars}]}]}
+
+    cases = [
+        ("عام ٧٨٩١", range(90, 10, -10), (1.0, 0.0), "عام ١٩٨٧"),
+        ("١٢", (10, 20), (1.0, 0.0), "١٢"),
+        ("۵٫۳", (30, 20, 10), (1.0, 0.0), "۳٫۵"),
+        ("٢١", (20, 10), (0.0, 1.0), "٢١"),  # set sideways: it runs along another axis
+        ("21", (20, 10), (1.0, 0.0), "21"),
+    ]
+    for text, across, direction, expected in cases:
+        spans, letters = block(text, across, direction)
+        pdfchild.turn_numbers([spans, {}], [letters, {}])
+        assert spans["lines"][0]["spans"][0]["text"] == expected
+    assert pdfchild._holds_numbers([block("في ٢١", range(5))[0]]) and not pdfchild._holds_numbers(
+        [block("21 ٢", range(4))[0]]
+    )
+
+
 # Reading order
 
 COLUMN = "the boats wait for wind and the crews mend nets"
@@ -689,6 +713,12 @@ def test_the_light_reading_of_a_real_file_says_the_same(name):
     assert light[0] == document
     assert (light[1].pages, light[1].signals, light[1].notes) == (layout.pages, layout.signals, layout.notes)
     assert not re.search("[\u00ad\ufb00-\ufb06\ufb50-\ufd3d\ufd40-\ufdff\ufe70-\ufefc]", document.text)
+
+
+@real
+def test_years_of_a_real_arabic_book():
+    text = pdf.pages(Path(REAL) / "rtl_samplebook_ar.pdf", "a.pdf")[0].text
+    assert "١٩٨٧" in text and "٢٠٠٦" in text and "٧٨٩١" not in text
 
 
 @real

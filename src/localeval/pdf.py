@@ -18,7 +18,7 @@ from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
 
-from localeval import child, pagecache
+from localeval import child, pagecache, pdfchild
 from localeval.corpus import Layout, Line, Page, Reading, Signals, make_document
 from localeval.layout import (
     Raw,
@@ -322,7 +322,7 @@ def _part(
     header, at, restarts = None, 0, 0
     while header is None or at < header["end"]:
         first = [] if header is None else [str(at)]
-        command = child.module_command("localeval.pdfchild", str(path.resolve()), form, str(part), str(parts), *first)
+        command = child.module_command(pdfchild.__name__, str(path.resolve()), form, str(part), str(parts), *first)
         try:
             with contextlib.closing(
                 child.messages(command, chain([START_SECONDS], repeat(page_seconds)), stop=stop)

@@ -14,7 +14,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import pairwise
 
 from localeval import child
 from localeval.corpus import Signals
@@ -162,10 +163,41 @@ def _interpreted(page) -> tuple[list[dict], object]:
             drawings.this, seen, pymupdf.mupdf.FzMatrix(), everywhere, pymupdf.mupdf.FzCookie()
         )
         pymupdf.mupdf.fz_close_device(seen)
-        return text.extractDICT()["blocks"], seen
+        blocks = text.extractDICT()["blocks"]
+        if _holds_numbers(blocks):
+            turn_numbers(blocks, text.extractRAWDICT()["blocks"])
+        return blocks, seen
     finally:
         if turned:
             page.set_rotation(turned)
+
+
+_NUMBER = re.compile("[٠-٩۰-۹](?:[٫٬.,]?[٠-٩۰-۹])+")
+
+
+def _holds_numbers(blocks: list[dict]) -> bool:
+    spans = (span for block in blocks for line in block.get("lines", ()) for span in line["spans"])
+    return any(not span["text"].isascii() and _NUMBER.search(span["text"]) for span in spans)
+
+
+def turn_numbers(blocks: list[dict], letters: list[dict]) -> None:
+    """Numbers in Arabic digits that the text holds from the last digit to the first, put right where they stand.
+
+    Old typesetting programs store a line from right to left, its numbers too; a page shows every number from left to right,
+    so one whose digits run the other way is read backwards. blocks, letters: the same text by spans, and by single letters.
+    """
+    for block, lettered in zip(blocks, letters, strict=True):
+        for line, apart in zip(block.get("lines", ()), lettered.get("lines", ()), strict=True):
+            for span, places in zip(line["spans"], apart["spans"], strict=True):
+                chars = places["chars"]
+                if len(chars) == len(span["text"]) and line["dir"][0] > 0.9:
+                    span["text"] = _NUMBER.sub(partial(_by_place, chars), span["text"])
+
+
+def _by_place(chars: list[dict], number: re.Match) -> str:
+    across = [char["origin"][0] for char in chars[number.start() : number.end()]]
+    backwards = all(one > two for one, two in pairwise(across))
+    return number[0][::-1] if backwards else number[0]
 
 
 @lru_cache
