@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -713,6 +714,18 @@ def test_the_light_reading_of_a_real_file_says_the_same(name):
     assert light[0] == document
     assert (light[1].pages, light[1].signals, light[1].notes) == (layout.pages, layout.signals, layout.notes)
     assert not re.search("[\u00ad\ufb00-\ufb06\ufb50-\ufd3d\ufd40-\ufdff\ufe70-\ufefc]", document.text)
+
+
+@real
+@pytest.mark.parametrize("name", ["2c_acm_sigconf.pdf", "tb_12s0324.pdf", "bd_refcard_tr.pdf", "rot_orient.pdf"])
+def test_no_letter_of_a_real_file_is_lost_or_doubled(name):
+    flags = pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_CID_FOR_UNKNOWN_UNICODE & ~pymupdf.TEXT_PRESERVE_LIGATURES
+    letters = lambda text: Counter(
+        char for char in pdfchild.clean(text)[0] if not char.isspace() and char not in "-\u00ad"
+    )
+    with pymupdf.open(Path(REAL) / name) as source:
+        shown = sum((letters(page.get_text("text", flags=flags)) for page in source), Counter())
+    assert letters(pdf.pages(Path(REAL) / name, name)[0].text) == shown
 
 
 @real

@@ -130,10 +130,10 @@ def _page(page, index: int, document, form: str, labels: list) -> dict:
     empty = {"text": ""} if form == "text" else {"wire": []}
     try:
         found, seen = _interpreted(page)
+        told, counts = _blocks(found, turn)
         message["label"] = _label(index, labels)
     except Exception:
         return message | empty | {"signals": asdict(Signals(repaired=document.is_repaired, unreadable=True))}
-    told, counts = _blocks(found, turn)
     unturned = rect * page.derotation_matrix if turn else rect
     message["signals"] = _signals(counts, seen, unturned, bool(document.is_repaired))
     if form == "boxes":
@@ -240,7 +240,7 @@ def _blocks(found: list[dict], turn) -> tuple[list[list[tuple]], dict]:
 def _line(line: dict, turn, counts: dict) -> tuple:
     """`(text, x0, y0, x1, y1, size, style)`. Bold: nearly all of its letters are; bold code is no heading."""
     bold, mono, drawn = _span_flags()
-    sizes, heavy, hidden, total = {}, 0, 0, 0
+    sizes, size, heavy, hidden, total = {}, 0.0, 0, 0, 0
     for span in line["spans"]:
         count, size, flags = len(span["text"].strip()), span["size"], span["flags"]
         sizes[size] = sizes.get(size, 0) + count
