@@ -606,6 +606,14 @@ def test_two_workers_read_what_one_reads(long_file):
     assert light[0] == one[0] and light[1].pages == one[1].pages and light[1].lines == ()
 
 
+def test_the_pace_says_how_far_it_is_and_how_long_it_takes():
+    said, times = [], iter([100.0, 100.4, 101.0, 101.5, 102.0])
+    tell = pdf.pace(said.append, lambda: next(times))
+    for done in (4, 10, 15, 20):
+        tell(done, 101)
+    assert said == ["10 of 101 pages, 10 pages/s, 10 s left", "20 of 101 pages, 10 pages/s, 9 s left"]
+
+
 def test_small_files_have_one_worker(long_file, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert pdf.default_workers(long_file) == 1

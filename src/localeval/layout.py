@@ -258,9 +258,10 @@ def _is_next_cell(a: Raw, b: Raw, height: float) -> bool:
 def _join(a: Raw, b: Raw) -> Raw:
     gap = b.box[0] - a.box[2]
     main = max(a, b, key=lambda line: len(line.text))
+    led = _LEADERS.search(a.text[-8:])  # dots lead from a title to its page number: no border between cells
     wide = gap > 1.5 * b.size and not _NUMBERING.fullmatch(a.text.strip())
     return Raw(
-        a.text + ("\t" if wide else " " if gap > 0.15 * b.size else "") + b.text.lstrip(),
+        a.text + ("\t" if wide and not led else " " if gap > 0.15 * b.size else "") + b.text.lstrip(),
         (min(a.box[0], b.box[0]), min(a.box[1], b.box[1]), max(a.box[2], b.box[2]), max(a.box[3], b.box[3])),
         main.size,
         a.bold and b.bold,
