@@ -103,7 +103,7 @@ def fold_forms(block: list[Raw]) -> list[Raw]:
 
     A mark that stands alone keeps no space in front of it, as its compatibility form would have.
     """
-    if not any(_FORMS.search(line.text) for line in block):
+    if all(line.text.isascii() for line in block) or not any(_FORMS.search(line.text) for line in block):
         return block
     letters = lambda shape: unicodedata.normalize("NFKC", shape[0]).lstrip(" ")
     return [line._replace(text=_FORMS.sub(letters, line.text)) for line in block]
@@ -149,7 +149,9 @@ def _gutter(lines: list[Raw], width: float) -> float | None:
     Clear: each side is a quarter of the page wide, holds five lines and a quarter of the characters beside the gap,
     most of them in lines wider than half the column (a table's cells are not), and stands beside the other.
     """
-    if len(lines) < 10:
+    leftmost, rightmost = width * 0.35, width * 0.65  # a gap lies between, with five lines on either side
+    beside = [sum(line.box[0] >= leftmost for line in lines), sum(line.box[2] <= rightmost for line in lines)]
+    if len(lines) < 10 or min(beside) < 5:
         return None
     places = [width * step / 100 for step in range(35, 66)]
     changes = [0] * (len(places) + 1)

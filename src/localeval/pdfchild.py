@@ -60,7 +60,7 @@ def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: i
         yield _page(page, index, document, form, labels)
         if index % SHRINK_EVERY == SHRINK_EVERY - 1:
             pymupdf.TOOLS.store_shrink(100)
-            gc.collect()
+            gc.collect(0)  # what is new since the last time; the rest was there before the first page
     yield {"done": True}
 
 
@@ -158,10 +158,7 @@ def _interpreted(page) -> tuple[list[dict], object]:
         drawings = page.get_displaylist()
         text = pymupdf.TextPage(drawings.get_textpage(flags))
         seen = _watcher()()
-        everywhere = pymupdf.mupdf.FzRect(pymupdf.mupdf.FzRect.Fixed_INFINITE)
-        pymupdf.mupdf.fz_run_display_list(
-            drawings.this, seen, pymupdf.mupdf.FzMatrix(), everywhere, pymupdf.mupdf.FzCookie()
-        )
+        pymupdf.mupdf.fz_run_display_list(drawings.this, seen, *_unchanged(), pymupdf.mupdf.FzCookie())
         pymupdf.mupdf.fz_close_device(seen)
         blocks = text.extractDICT()["blocks"]
         if _holds_numbers(blocks):
@@ -176,8 +173,12 @@ _NUMBER = re.compile("[٠-٩۰-۹](?:[٫٬.,]?[٠-٩۰-۹])+")
 
 
 def _holds_numbers(blocks: list[dict]) -> bool:
-    spans = (span for block in blocks for line in block.get("lines", ()) for span in line["spans"])
-    return any(not span["text"].isascii() and _NUMBER.search(span["text"]) for span in spans)
+    for block in blocks:
+        for line in block.get("lines", ()):
+            for span in line["spans"]:
+                if not span["text"].isascii() and _NUMBER.search(span["text"]):
+                    return True
+    return False
 
 
 def turn_numbers(blocks: list[dict], letters: list[dict]) -> None:
@@ -198,6 +199,13 @@ def _by_place(chars: list[dict], number: re.Match) -> str:
     across = [char["origin"][0] for char in chars[number.start() : number.end()]]
     backwards = all(one > two for one, two in pairwise(across))
     return number[0][::-1] if backwards else number[0]
+
+
+@lru_cache
+def _unchanged() -> tuple:
+    from pymupdf import mupdf
+
+    return mupdf.FzMatrix(), mupdf.FzRect(mupdf.FzRect.Fixed_INFINITE)
 
 
 @lru_cache
@@ -240,8 +248,8 @@ def _blocks(found: list[dict], turn) -> tuple[list[list[tuple]], dict]:
 def _line(line: dict, turn, counts: dict) -> tuple:
     """`(text, x0, y0, x1, y1, size, style)`. Bold: nearly all of its letters are; bold code is no heading."""
     bold, mono, drawn = _span_flags()
-    sizes, size, heavy, hidden, total = {}, 0.0, 0, 0, 0
-    for span in line["spans"]:
+    spans, sizes, size, heavy, hidden, total = line["spans"], {}, 0.0, 0, 0, 0
+    for span in spans:
         count, size, flags = len(span["text"].strip()), span["size"], span["flags"]
         sizes[size] = sizes.get(size, 0) + count
         total += count
@@ -250,17 +258,21 @@ def _line(line: dict, turn, counts: dict) -> tuple:
         if not span["char_flags"] & drawn:
             hidden += count
             counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
-    text, removed = clean("".join([span["text"] for span in line["spans"]]))
-    box, (dx, dy) = line["bbox"], line["dir"]
+    text = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
+    if not text.isprintable():
+        text, removed = clean(text)
+        counts["removed"] += removed
+    (x0, y0, x1, y1), (dx, dy) = line["bbox"], line["dir"]
     if turn:
-        box, dx = _turned(box, turn), dx * turn.a + dy * turn.c
+        (x0, y0, x1, y1), dx = _turned(line["bbox"], turn), dx * turn.a + dy * turn.c
     upright = dx > 0.9
     counts["chars"] += total
-    counts["hidden"] += hidden
-    counts["angled"] += 0 if upright else total
-    counts["removed"] += removed
-    x0, y0, x1, y1 = box
-    size = max(sizes, key=sizes.__getitem__) if len(sizes) > 1 else size
+    if hidden:
+        counts["hidden"] += hidden
+    if not upright:
+        counts["angled"] += total
+    if len(sizes) > 1:
+        size = max(sizes, key=sizes.__getitem__)
     style = (heavy > 0.95 * total) + 2 * upright
     return text.rstrip(), round(x0 * 100), round(y0 * 100), round(x1 * 100), round(y1 * 100), round(size * 100), style
 
@@ -293,22 +305,23 @@ def clean(text: str) -> tuple[str, int]:
 
 def _signals(counts: dict, seen, page, repaired: bool) -> dict:
     total = max(1, counts["chars"])
-    return asdict(
-        Signals(
-            image_coverage=_coverage(seen.images, page),
-            invisible_text=round(counts["hidden"] / total, 4),
-            rotated_text=round(counts["angled"] / total, 4),
-            vectors=seen.vectors,
-            removed_chars=counts["removed"],
-            ocr_font=counts["ocr_font"],
-            repaired=repaired,
-        )
-    )
+    return _UNSEEN | {
+        "image_coverage": _coverage(seen.images, page) if seen.images else 0.0,
+        "invisible_text": round(counts["hidden"] / total, 4),
+        "rotated_text": round(counts["angled"] / total, 4),
+        "vectors": seen.vectors,
+        "removed_chars": counts["removed"],
+        "ocr_font": counts["ocr_font"],
+        "repaired": repaired,
+    }
+
+
+_UNSEEN = asdict(Signals())
 
 
 def _coverage(boxes: Iterable[tuple], page, cells: int = 50) -> float:
     """Share of the page that images cover, on a grid, so that layers over one another count once."""
-    if not boxes or page.is_empty:
+    if page.is_empty:
         return 0.0
     grid = [bytearray(cells) for _ in range(cells)]
     for x0, y0, x1, y1 in boxes:
