@@ -26,7 +26,7 @@ ALLOWED = {
     "child": set(),
     "pdfchild": {"child", "corpus", "layout"},
     "pagecache": set(),
-    "pdf": {"child", "corpus", "layout", "pagecache"},
+    "pdf": {"child", "corpus", "layout", "pagecache", "pdfchild"},
     "converters": {"child", "corpus", "layout", "quality"},
     "quality": {"corpus"},
     "scans": {"child"},

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from localeval import metrics, trec
@@ -339,12 +340,19 @@ def _read(path: Path):
     for doc_id in names:
         file = path / doc_id if path.is_dir() else path
         try:
-            read = corpus.read_plain if file.suffix.lower() in (".md", ".txt") else pdf.pages
-            document, layouts[doc_id] = read(file, doc_id)
+            if file.suffix.lower() in (".md", ".txt"):
+                document, layouts[doc_id] = corpus.read_plain(file, doc_id)
+            else:
+                document, layouts[doc_id] = pdf.pages(file, doc_id, progress=pdf.pace(partial(_tell, doc_id)))
             documents.append(document)
         except BadInput as error:
             failures[doc_id] = str(error)
     return corpus.Corpus(tuple(documents), layouts, failures, skipped)
+
+
+def _tell(doc_id: str, text: str) -> None:
+    if sys.stderr.isatty():  # a log needs no progress
+        print(f"{doc_id}: {text}", file=sys.stderr)
 
 
 def _quality_text(report: dict) -> Iterable[str]:
