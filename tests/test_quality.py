@@ -75,7 +75,7 @@ def test_features_by_hand():
     f = features("Ab c1 (cid:7)\n\ufffd 22 xyz\ufffd")
     assert (tuple(f), f["n_chars"], f["digit"], f["bad_char"]) == (FEATURES, 18, 4 / 18, 8 / 18)  # a lone one is a sign
     assert f["alpha"] == 9 / 18 and f["latin"] == 1
-    assert (f["mean_line"], f["short_line"], f["vowel"]) == (11.0, 1.0, 2 / 9)
+    assert (f["mean_line"], f["short_line"], f["vowel"]) == (11.0, 1.0, 3 / 9)
     assert features("aaaa")["bigram_entropy"] == 0 and features("I a be")["single_token"] == 2 / 3
     assert features("")["n_chars"] == 0 and len(FEATURES) == 18
 
