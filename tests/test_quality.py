@@ -304,6 +304,14 @@ def verdict(table, **limits):
     return document_table(table, Thresholds(**limits)).iloc[0]
 
 
+def test_pages_by_class_and_documents_have_both_their_denominators():
+    table = pages(["digital_clean"] * 3 + ["blank"])
+    found = quality.class_table(table, document_table(table)).set_index("class")
+    assert found.pages["digital_clean"] == "3" and found["share of pages"]["digital_clean"] == 0.75
+    assert found.pages["likely_scanned"] == "0" and found.pages["all pages"] == "4"
+    assert found.pages["documents that are mixed_quality"] == "0 of 1"
+
+
 def test_the_guards_hold_at_their_edges():
     edge = ["digital_clean"] * 17 + [
         "likely_scanned",

@@ -16,9 +16,7 @@ The PDFs are built from the originals and the words, byte for byte the same each
 from __future__ import annotations
 
 import argparse
-import csv
 import io
-import os
 import shutil
 import subprocess
 import sys
@@ -27,7 +25,6 @@ import unicodedata
 from collections import Counter
 from dataclasses import astuple, dataclass, fields
 from itertools import groupby, product
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +32,7 @@ import numpy as np
 import pymupdf
 from PIL import Image, ImageFilter
 
-from localeval import pdf
+from localeval import engines, pdf
 
 HERE = Path(__file__).parent
 TWINS = HERE / "twins"
@@ -145,18 +142,8 @@ def scans(stem: str, level: str, pages: pymupdf.Document) -> list[bytes]:
 
 def recognise(image: bytes, page: int, dpi: int) -> list[Word]:
     """The words that the engine finds on the image."""
-    command = [ENGINE, "stdin", "stdout", "--dpi", str(dpi), "-l", "eng", "tsv"]
-    one_thread = os.environ | {"OMP_THREAD_LIMIT": "1"}
-    said = subprocess.run(command, input=image, env=one_thread, capture_output=True, check=True).stdout.decode()
-    rows = csv.DictReader(io.StringIO(said), dialect="excel-tab", quoting=csv.QUOTE_NONE)
-    rows = [row for row in rows if row["level"] == "5" and row["text"].strip()]
-    words = []
-    for line, (_, group) in enumerate(groupby(rows, key=itemgetter("block_num", "par_num", "line_num"))):
-        for row in group:
-            left, top, width, height = (int(row[side]) * 72 / dpi for side in ("left", "top", "width", "height"))
-            box = (round(side, 1) for side in (left, top, left + width, top + height))
-            words.append(Word(page, line, *box, round(float(row["conf"]), 1), row["text"].strip()))
-    return words
+    read = engines.Tesseract().recognise(image, dpi, "en")
+    return [Word(page, word.line, *word[:5], word.text) for word in read.words]
 
 
 def write_words(words: list[Word]) -> str:

@@ -93,6 +93,7 @@ _PIECE = re.compile(
 )
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 _HYPHEN = re.compile("-[ \n]?")
+_DIVIDED = re.compile(r"([^\W\d_])-\n(?=[^\W\d_])")
 _HALF = re.compile("[\ud800-\udfff]")
 _POINTS = ".,'٫٬"  # between two digits they are part of a number
 
@@ -226,10 +227,15 @@ def _end(text: Prepared, needle: str, start: int) -> int:
 
 @lru_cache(maxsize=64)
 def _pattern(needle: str) -> re.Pattern:
-    """Finds the needle in folded text, where a hyphen at a line end may stand for nothing."""
-    parts, needle = [], needle.replace("- ", "-\n")
+    """Finds the needle in folded text, where a hyphen at a line end may stand for nothing.
+
+    So it may in the needle, between letters: the text may have its word whole again, with the hyphen or without.
+    """
+    parts, needle = [], _DIVIDED.sub(r"\1-\r", needle.replace("- ", "-\n"))
     for one, two in zip_longest(needle, needle[1:], fillvalue=""):
-        part = "[ \n]" if one == "\n" else re.escape(one)
+        if one + two == "-\r":
+            continue
+        part = "[ \n]" if one == "\n" else "(?:-[ \n]?)?" if one == "\r" else re.escape(one)
         if one == "-" and two not in ("\n", ""):
             part += "\n?"
         elif two.isalpha() and (one.isalpha() or _is_mark(one)):
@@ -429,8 +435,10 @@ def _query(row: dict, where: str, corpus: Corpus, texts: Texts) -> Query:
 def _evidence(item: dict, where: str, corpus: Corpus, texts: Texts) -> Evidence:
     _checked(item, EVIDENCE_KEYS, where)
     doc_id, kind, grade = item["doc_id"], item.get("kind", "span"), item.get("grade", 1)
-    if doc_id not in corpus.layouts:
+    if doc_id not in corpus.layouts and doc_id not in corpus.failures:
         doc_id = _other_form(doc_id, where, corpus)
+    if doc_id in corpus.failures:  # a miss that no engine could help would be a false one
+        raise BadInput(f"{where}: {doc_id} gave no text, so nothing can find it ({corpus.failures[doc_id]})")
     if kind not in EVIDENCE_KINDS:
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
     if not corpus.layouts[doc_id].pages and (kind == "page" or item.get("page_index") is not None):
@@ -470,6 +478,8 @@ def _whole_of(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) ->
         raise BadInput(
             f"{where}: {doc_id} has no page_index {_shown(item.get('page_index'))} (0 to {len(layout.pages) - 1})"
         )
+    if not document.text[page.start : page.end].strip():
+        raise BadInput(f"{where}: {doc_id} has no text on page_index {page.index}, so nothing can find it")
     return Span(doc_id, page.start, page.end)
 
 

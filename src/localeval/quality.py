@@ -498,3 +498,13 @@ def document_table(pages: pd.DataFrame, thresholds: Thresholds = DEFAULTS) -> pd
         blank = (group["class"] == "blank").sum()
         rows.append((doc_id, len(group), blank, short.sum(), clean, mean, degraded, verdict, failed))
     return pd.DataFrame(rows, columns=list(DOCUMENT_COLUMNS))
+
+
+def class_table(pages: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
+    """Pages by class and their share of all pages; then all pages, and the documents that are not clean, of all documents."""
+    counts = pages["class"].value_counts().reindex(CLASSES, fill_value=0)
+    rows = [(name, f"{count:,}", count / max(1, len(pages))) for name, count in counts.items()]
+    mixed = (documents["verdict"] != "digital_clean").sum()
+    rows += [("all pages", f"{len(pages):,}", 1.0 if len(pages) else math.nan)]
+    rows += [("documents that are mixed_quality", f"{mixed:,} of {len(documents):,}", math.nan)]
+    return pd.DataFrame(rows, columns=["class", "pages", "share of pages"])
