@@ -204,6 +204,13 @@ def test_cyrillic_read_as_latin_is_noisy_and_cyrillic_with_latin_lookalikes_is_n
     assert judge(RUSSIAN.replace("т", "q").replace("н", "w"))[0] == "digital_noisy"
 
 
+def test_a_drawing_with_few_labels_is_no_clean_page_however_good_the_labels():
+    labels = "\n".join(["Pre-Unitig", "Filter Graph", "Scaffolds", "Input Files", "Libraries"] * 4)
+    assert judge(labels, Signals(vectors=40))[0] == "mixed_or_uncertain"
+    assert judge(labels, Signals(vectors=4))[0] == "digital_clean"
+    assert judge(labels * 3, Signals(vectors=40))[0] == "digital_clean"  # as long as a table
+
+
 def test_control_characters_of_other_scripts_are_no_lost_ligatures():
     some = Signals(removed_chars=20)
     assert judge(JAPANESE, some)[0] == "digital_clean" and judge(ENGLISH, some)[0] == "digital_noisy"
