@@ -1,6 +1,7 @@
 """Damaged twins of some handbook pages: scans at four levels of damage, as bare images and with an OCR layer.
 
     python data/handbook/degrade.py [--check] [--ocr]
+    python data/handbook/degrade.py --record tesseract|rapidocr [--levels heavy,medium,light,clean] [--python PROGRAM]
 
     twins/pdf/original/<document>.pdf        the pages as they were typeset: what the twins are made of
     twins/pdf/image/<level>/<document>.pdf   the same pages as images, without any text
@@ -11,20 +12,31 @@
 
 The PDFs are built from the originals and the words, byte for byte the same each time, so that no OCR engine is needed.
 `--ocr` starts over: it takes the pages from `corpus/` and has them read by Tesseract, if that is installed.
+
+    twins/recorded/<engine>/<level>.jsonl.gz  what an OCR engine read on every page of `corpus/`, drawn and damaged: a page a line
+    twins/recorded/<engine>/engine.txt        the engine, its setting, and the machine whose seconds the lines hold
+    twins/recorded/fidelity.csv               how much of each page it kept
+
+`--record` makes those files, a page at a time; a page that is recorded already is skipped, so it can be stopped at any time.
+RapidOCR runs in an environment of its own (`pip install rapidocr onnxruntime`): `--python` names its interpreter.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import io
+import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 from itertools import groupby, product
 from operator import itemgetter
@@ -36,6 +48,7 @@ import pymupdf
 from PIL import Image, ImageFilter
 
 from localeval import pdf
+from localeval.provenance import machine_text
 
 HERE = Path(__file__).parent
 TWINS = HERE / "twins"
@@ -43,6 +56,8 @@ TWINS = HERE / "twins"
 PAGES = {"drinking-water": (2, 6), "calendars": (7, 8), "home-food-safety": (3, 8)}
 INK, PAPER, CUT = 30, 235, 165  # grey values, 0 is black: ink, paper, and where a black-and-white scanner divides them
 ENGINE = "tesseract"
+LANGUAGES = {"tesseract": "eng", "rapidocr": "en"}
+PARTS = HERE.parents[1] / "runs" / ".cache" / "recorded"  # pages read so far, of a level that is not finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +172,100 @@ def recognise(image: bytes, page: int, dpi: int) -> list[Word]:
             box = (round(side, 1) for side in (left, top, left + width, top + height))
             words.append(Word(page, line, *box, round(float(row["conf"]), 1), row["text"].strip()))
     return words
+
+
+# Every page of the handbook, damaged and read: only what was read is kept
+
+
+class Read(NamedTuple):
+    """What an engine read on one image. words: line, box in points from the top left corner, confidence, text; seconds:
+    processor time, not the time on the wall, so that other work on the machine does not count."""
+
+    words: list[tuple]
+    seconds: float
+
+
+def tesseract(images: Iterator[tuple[bytes, int]]) -> Iterator[Read]:
+    """Reads one image after the other, one process each. images: the image and its dots an inch."""
+    for image, dpi in images:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        words = recognise(image, 0, dpi)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        yield Read([tuple(word)[1:] for word in words], round(spent, 3))
+
+
+def rapidocr(images: Iterator[tuple[bytes, int]], python: str) -> Iterator[Read]:
+    """Reads one image after the other in one process of another Python, after its models are loaded."""
+    worker = subprocess.Popen([python, str(TWINS / "read_rapidocr.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with worker:
+        for image, dpi in images:
+            worker.stdin.write(len(image).to_bytes(8, "big") + image)
+            worker.stdin.flush()
+            answer = worker.stdout.readline()
+            if not answer:
+                sys.exit(f"{python} stopped; is rapidocr installed there, with onnxruntime?")
+            said, points = json.loads(answer), 72 / dpi
+            lines = ((box, share, text.strip()) for box, share, text in said["lines"] if text.strip())
+            words = [
+                (line, *(round(side * points, 1) for side in box), round(100 * share, 1), text)
+                for line, (box, share, text) in enumerate(lines)
+            ]
+            yield Read(words, round(said["seconds"], 3))
+
+
+def version_of(engine: str, python: str) -> str:
+    """Name and version of an engine; stops with what to install where there is none."""
+    command = [ENGINE, "--version"] if engine == "tesseract" else [python, str(TWINS / "read_rapidocr.py"), "--version"]
+    try:
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()[0].strip()
+    except (OSError, subprocess.CalledProcessError):
+        sys.exit(f"{engine} is not installed ({command[0]} does not answer), so nothing was read")
+
+
+def record(engine: str, levels: list[str], python: str) -> None:
+    """Has an engine read every page of every handbook at these levels of damage, and keeps what it read."""
+    version, folder = version_of(engine, python), TWINS / "recorded" / engine
+    about = f"{version}, language {LANGUAGES[engine]}, one thread; seconds are processor time on {machine_text()}\n"
+    write(folder / "engine.txt", about.encode())
+    for level in levels:
+        held, part = folder / f"{level}.jsonl.gz", PARTS / engine / f"{level}.jsonl"
+        part.parent.mkdir(parents=True, exist_ok=True)
+        lines = gzip.decompress(held.read_bytes()).decode().splitlines() if held.exists() else []
+        lines += part.read_text(encoding="utf-8").splitlines() if part.exists() else []
+        done = {(row["document"], row["page"]): line for line in lines for row in [json.loads(line)]}
+        wanted = [(stem, page) for stem, count in page_counts().items() for page in range(count)]
+        missing = [place for place in wanted if place not in done]
+        images = ((damaged_page(*place, level), LEVELS[level].dpi) for place in missing)
+        read = tesseract(images) if engine == "tesseract" else rapidocr(images, python)
+        with part.open("a", encoding="utf-8") as file:
+            for number, (place, got) in enumerate(zip(missing, read, strict=True), len(done) + 1):
+                done[place] = record_line(place, engine, version, level, got)
+                file.write(done[place] + "\n")
+                file.flush()
+                print(f"{engine}, {level}: page {number} of {len(wanted)}", file=sys.stderr)
+        text = "".join(done[place] + "\n" for place in wanted)
+        write(held, gzip.compress(text.encode(), 9, mtime=0))
+
+
+def record_line(place: tuple[str, int], engine: str, version: str, level: str, got: Read) -> str:
+    stem, page = place
+    size = pymupdf.open(HERE / "corpus" / f"{stem}.pdf")[page].rect
+    row = {"document": f"{stem}.pdf", "page": page, "engine": engine, "version": version, "dpi": LEVELS[level].dpi}
+    row |= {"language": LANGUAGES[engine], "seconds": got.seconds}
+    row |= {"width": round(size.width, 2), "height": round(size.height, 2), "words": got.words}
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def page_counts() -> dict[str, int]:
+    """Pages of each handbook, in order of their names."""
+    return {path.stem: len(pymupdf.open(path)) for path in sorted((HERE / "corpus").glob("*.pdf"))}
+
+
+def damaged_page(stem: str, page: int, level: str) -> bytes:
+    """The image of a page of `corpus/`; each page at each level has its own seed."""
+    place = list(LEVELS).index(level), list(page_counts()).index(stem), page
+    return scan(pymupdf.open(HERE / "corpus" / f"{stem}.pdf")[page], LEVELS[level], [len(LEVELS), *place])
 
 
 def write_words(words: list[Word]) -> str:
@@ -307,9 +416,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="build damaged twins of some pages of corpus/*.pdf")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a twin differs")
     parser.add_argument("--ocr", action="store_true", help=f"first take the pages anew and read them with {ENGINE}")
+    parser.add_argument("--record", choices=list(LANGUAGES), help="only have this engine read every page of corpus/*.pdf")
+    parser.add_argument("--levels", default="heavy,medium,light,clean", help="with --record: in this order")
+    parser.add_argument("--python", default=sys.executable, help="with --record rapidocr: the Python that has it")
     options = parser.parse_args()
-    if options.ocr and options.check:
-        parser.error("--check writes nothing, and --ocr does; choose one")
+    if (options.ocr or options.record) and options.check:
+        parser.error("--check writes nothing, and the other option does; choose one")
+    if options.record:
+        levels = options.levels.split(",")
+        if set(levels) - set(LEVELS):
+            parser.error(f"--levels: known are {', '.join(LEVELS)}")
+        record(options.record, levels, options.python)
+        return 0
     if options.ocr:
         read_again()
     if not options.check:
