@@ -26,6 +26,7 @@ ALLOWED = {
     "child": set(),
     "pdf": {"child", "corpus", "layout"},
     "quality": {"corpus"},
+    "ocr": {"child", "corpus", "layout", "quality"},
     "chunking": {"corpus"},
     "embedding": set(),
     "retrieval": {"tokens"},
