@@ -41,6 +41,8 @@ ALLOWED = {
     "decisions": set(),
     "tables": {"corpus", "gold", "provenance"},
     "sweep": {"chunking", "corpus", "embedding", "grading", "onnxmodel", "rerank", "retrieval", "tables", "tokens"},
+    "twins": {"corpus", "gold", "layout", "ocr"},
+    "damage": {"chunking", "corpus", "grading", "metrics", "quality", "stats", "sweep", "twins"},
     "figures": set(),
     "report": {"figures"},
     "views": {"figures", "metrics", "report", "stats"},
@@ -62,6 +64,7 @@ HEAVY = {
     "statsmodels",
     "scipy",
     "rank_bm25",
+    "rapidfuzz",
     "myst_nb",
 }
 

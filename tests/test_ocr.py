@@ -20,7 +20,10 @@ READ = ocr.Recognised("tesseract", "5.3.0", 200, "en", 1.25, WORDS)
 
 @pytest.mark.parametrize("name", ["ocr.jsonl", "ocr.jsonl.gz"])
 def test_records_survive_their_file(tmp_path, name):
-    records = [ocr.Record("a/çay.pdf", 0, 595.0, 842.0, READ), ocr.Record("b.pdf", 3, 1.0, 2.0, READ._replace(words=()))]
+    records = [
+        ocr.Record("a/çay.pdf", 0, 595.0, 842.0, READ),
+        ocr.Record("b.pdf", 3, 1.0, 2.0, READ._replace(words=())),
+    ]
     ocr.write_records(tmp_path / name, records)
     assert ocr.read_records(tmp_path / name) == records
     written = (tmp_path / name).read_bytes()

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import io
 import json
 import os
@@ -44,11 +43,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pymupdf
 from PIL import Image, ImageFilter
 
-from localeval import pdf
-from localeval.provenance import machine_text
+from localeval import corpus, ocr, pdf, twins
+from localeval.provenance import machine
 
 HERE = Path(__file__).parent
 TWINS = HERE / "twins"
@@ -56,7 +56,7 @@ TWINS = HERE / "twins"
 PAGES = {"drinking-water": (2, 6), "calendars": (7, 8), "home-food-safety": (3, 8)}
 INK, PAPER, CUT = 30, 235, 165  # grey values, 0 is black: ink, paper, and where a black-and-white scanner divides them
 ENGINE = "tesseract"
-LANGUAGES = {"tesseract": "eng", "rapidocr": "en"}
+ENGINES = ("tesseract", "rapidocr")
 PARTS = HERE.parents[1] / "runs" / ".cache" / "recorded"  # pages read so far, of a level that is not finished
 
 
@@ -226,35 +226,41 @@ def version_of(engine: str, python: str) -> str:
 def record(engine: str, levels: list[str], python: str) -> None:
     """Has an engine read every page of every handbook at these levels of damage, and keeps what it read."""
     version, folder = version_of(engine, python), TWINS / "recorded" / engine
-    about = f"{version}, language {LANGUAGES[engine]}, one thread; seconds are processor time on {machine_text()}\n"
+    about = f"{version}, one thread, processor time on {machine()['cpu']}\n"
     write(folder / "engine.txt", about.encode())
     for level in levels:
         held, part = folder / f"{level}.jsonl.gz", PARTS / engine / f"{level}.jsonl"
         part.parent.mkdir(parents=True, exist_ok=True)
-        lines = gzip.decompress(held.read_bytes()).decode().splitlines() if held.exists() else []
-        lines += part.read_text(encoding="utf-8").splitlines() if part.exists() else []
-        done = {(row["document"], row["page"]): line for line in lines for row in [json.loads(line)]}
+        known = [record for path in (held, part) if path.exists() for record in ocr.read_records(path)]
+        done = {(Path(record.document).stem, record.page): record for record in known}
         wanted = [(stem, page) for stem, count in page_counts().items() for page in range(count)]
         missing = [place for place in wanted if place not in done]
         images = ((damaged_page(*place, level), LEVELS[level].dpi) for place in missing)
         read = tesseract(images) if engine == "tesseract" else rapidocr(images, python)
-        with part.open("a", encoding="utf-8") as file:
-            for number, (place, got) in enumerate(zip(missing, read, strict=True), len(done) + 1):
-                done[place] = record_line(place, engine, version, level, got)
-                file.write(done[place] + "\n")
-                file.flush()
-                print(f"{engine}, {level}: page {number} of {len(wanted)}", file=sys.stderr)
-        text = "".join(done[place] + "\n" for place in wanted)
-        write(held, gzip.compress(text.encode(), 9, mtime=0))
+        for number, (place, got) in enumerate(zip(missing, read, strict=True), len(done) + 1):
+            done[place] = record_of(place, engine, version, level, got)
+            ocr.write_records(part, done.values())
+            print(f"{engine}, {level}: page {number} of {len(wanted)}", file=sys.stderr)
+        ocr.write_records(held, [done[place] for place in wanted])
 
 
-def record_line(place: tuple[str, int], engine: str, version: str, level: str, got: Read) -> str:
+def record_of(place: tuple[str, int], engine: str, version: str, level: str, got: Read) -> ocr.Record:
     stem, page = place
     size = pymupdf.open(HERE / "corpus" / f"{stem}.pdf")[page].rect
-    row = {"document": f"{stem}.pdf", "page": page, "engine": engine, "version": version, "dpi": LEVELS[level].dpi}
-    row |= {"language": LANGUAGES[engine], "seconds": got.seconds}
-    row |= {"width": round(size.width, 2), "height": round(size.height, 2), "words": got.words}
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    words = tuple(ocr.Word(*box, text, line) for line, *box, text in got.words)
+    read = ocr.Recognised(engine, version, LEVELS[level].dpi, "en", got.seconds, words)
+    return ocr.Record(f"{stem}.pdf", page, round(size.width, 2), round(size.height, 2), read)
+
+
+def write_fidelity(folder: Path) -> None:
+    """fidelity.csv of all that is recorded, engine by engine, level by level."""
+    source, tables = corpus.load(HERE / "corpus"), []
+    for engine, level in product(ENGINES, LEVELS):
+        held = TWINS / "recorded" / engine / f"{level}.jsonl.gz"
+        if held.exists():
+            records = ocr.read_records(held)
+            tables.append(twins.fidelity(source, twins.twin_corpus(source, records, str(held)), records, level))
+    write(folder / "fidelity.csv", pd.concat(tables).to_csv(index=False, lineterminator="\n").encode())
 
 
 def page_counts() -> dict[str, int]:
@@ -416,7 +422,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="build damaged twins of some pages of corpus/*.pdf")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a twin differs")
     parser.add_argument("--ocr", action="store_true", help=f"first take the pages anew and read them with {ENGINE}")
-    parser.add_argument("--record", choices=list(LANGUAGES), help="only have this engine read every page of corpus/*.pdf")
+    parser.add_argument("--record", choices=ENGINES, help="only have this engine read every page of corpus/*.pdf")
     parser.add_argument("--levels", default="heavy,medium,light,clean", help="with --record: in this order")
     parser.add_argument("--python", default=sys.executable, help="with --record rapidocr: the Python that has it")
     options = parser.parse_args()
@@ -427,6 +433,7 @@ def main() -> int:
         if set(levels) - set(LEVELS):
             parser.error(f"--levels: known are {', '.join(LEVELS)}")
         record(options.record, levels, options.python)
+        write_fidelity(TWINS / "recorded")
         return 0
     if options.ocr:
         read_again()

@@ -19,7 +19,10 @@ from typing import NamedTuple
 from localeval.layout import Raw, in_reading_order
 from localeval.records import BadInput
 
-ALIKE = (0.7, 1.4)  # times the usual height on the page: a line in it is set in the usual size, for boxes vary with letters
+ALIKE = (
+    0.7,
+    1.4,
+)  # times the usual height on the page: a line in it is set in the usual size, for boxes vary with letters
 PARAGRAPH_GAP = 0.8  # times the height of a line: a wider gap begins another block
 
 

@@ -48,7 +48,10 @@ def main() -> None:
         found = engine(image)
         seconds = time.process_time() - start
         boxes = [] if found.boxes is None else found.boxes
-        lines = [[level_box(box), float(share), text] for box, share, text in zip(boxes, found.scores or (), found.txts or ())]
+        lines = [
+            [level_box(box), float(share), text]
+            for box, share, text in zip(boxes, found.scores or (), found.txts or ())
+        ]
         out.write(json.dumps({"seconds": seconds, "lines": lines}, ensure_ascii=False) + "\n")
         out.flush()
 
