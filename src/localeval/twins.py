@@ -62,7 +62,7 @@ def align(source: str, twin: str) -> Alignment:
     one, two = _letters(source), _letters(twin)
     partner, same = np.full(len(one.text), -1), np.zeros(len(one.text), bool)
     free = np.ones(len(two.text), bool)
-    for i, j, length in _anchors(one.text, two.text):
+    for i, j, length in _anchors(one, two):
         ours, theirs = np.arange(i, i + length), np.arange(j, j + length)
         open_ = (partner[ours] < 0) & free[theirs]
         partner[ours[open_]], same[ours[open_]], free[theirs[open_]] = theirs[open_], True, False
@@ -75,24 +75,41 @@ def align(source: str, twin: str) -> Alignment:
 
 
 class _Letters(NamedTuple):
+    """opens: whether a word begins here; one more than there are letters, True at the end."""
+
     text: str
     offsets: np.ndarray
+    opens: np.ndarray
 
 
 def _letters(text: str) -> _Letters:
     """The text folded for matching, without white space, and the raw offset of each letter."""
     folded, offsets = fold(text)
     kept = [at for at, char in enumerate(folded) if not char.isspace()]
-    return _Letters("".join(folded[at] for at in kept), np.array([offsets[at] for at in kept], int))
+    opens = [at == 0 or folded[at - 1].isspace() for at in kept]
+    letters = "".join(folded[at] for at in kept)
+    return _Letters(letters, np.array([offsets[at] for at in kept], int), np.array([*opens, True], bool))
 
 
-def _anchors(one: str, two: str) -> Iterator[tuple[int, int, int]]:
-    """`(start, start, length)` of runs of both texts made of pieces that stand once in each."""
-    ours, theirs = _once_only(one), _once_only(two)
+def _anchors(one: _Letters, two: _Letters) -> Iterator[tuple[int, int, int]]:
+    """`(start, start, length)` of runs of both texts made of pieces that stand once in each, in whole words of the first: the
+    next word may begin with the same letter by chance."""
+    ours, theirs = _once_only(one.text), _once_only(two.text)
     pairs = sorted((at, theirs[piece]) for piece, at in ours.items() if piece in theirs)
     cuts = [number for number, ((a, b), (c, d)) in enumerate(pairwise(pairs), 1) if (c - a, d - b) != (1, 1)]
     for first, last in pairwise([0, *cuts, len(pairs)] if pairs else []):
-        yield *pairs[first], last - first + ANCHOR - 1
+        i, j = pairs[first]
+        end = i + last - first + ANCHOR - 1
+        start, stop = _whole_words(one.opens, i, end)
+        if start < stop:
+            yield start, j + start - i, stop - start
+
+
+def _whole_words(opens: np.ndarray, start: int, end: int) -> tuple[int, int]:
+    """The run cut to whole words; where no word begins within `ANCHOR` letters of an end (scripts without spaces) that end stays."""
+    first = next((at for at in range(start, min(start + ANCHOR, end)) if opens[at]), start)
+    last = next((at for at in range(end, max(end - ANCHOR, start), -1) if opens[at]), end)
+    return first, last
 
 
 def _once_only(text: str) -> dict[str, int]:

@@ -50,7 +50,7 @@ def main() -> None:
         boxes = [] if found.boxes is None else found.boxes
         lines = [
             [level_box(box), float(share), text]
-            for box, share, text in zip(boxes, found.scores or (), found.txts or ())
+            for box, share, text in zip(boxes, found.scores or (), found.txts or (), strict=True)
         ]
         out.write(json.dumps({"seconds": seconds, "lines": lines}, ensure_ascii=False) + "\n")
         out.flush()
