@@ -225,19 +225,24 @@ def waterfall(
 
 
 def prices(points: pd.DataFrame, twins: Sequence[Twin]) -> pd.DataFrame:
-    """What an engine's seconds buy over no OCR, where nothing can be found. points: of `responses`.
+    """What an engine's seconds buy over no OCR. points: of `responses`.
 
-    A row a system and twin: seconds (mean of a page), value (the mean of the metric), share (of what the system has on the
-    source) and per_second (value / seconds).
+    First the scans without OCR: no text, so nothing to search; their zeros are a state. Then a row a system and twin: seconds
+    (mean of a page), value (the mean of the metric), share (of what the system has on the source) and per_second (value /
+    seconds). Columns: system, engine, level, state, seconds, value, share, per_second.
     """
+    columns = ["system", "engine", "level", "state", "seconds", "value", "share", "per_second"]
+    if not twins:
+        return pd.DataFrame(columns=columns)
     seconds = {(twin.engine, twin.level): float(twin.fidelity["seconds"].mean()) for twin in twins}
     whole = points[points["engine"] == SOURCE].set_index("system")["mean"]
     own = points[points["engine"] != SOURCE]
     spent = pd.Series([seconds[key] for key in zip(own["engine"], own["level"], strict=True)], own.index, dtype=float)
     full = own["system"].map(whole)
-    columns = {"seconds": spent, "value": own["mean"], "share": own["mean"] / full.where(full > 0)}
-    frame = own[["system", "engine", "level"]].assign(**columns, per_second=own["mean"] / spent.where(spent > 0))
-    return frame.reset_index(drop=True)
+    values = {"state": "measured", "seconds": spent, "value": own["mean"], "share": own["mean"] / full.where(full > 0)}
+    frame = own[["system", "engine", "level"]].assign(**values, per_second=own["mean"] / spent.where(spent > 0))
+    nothing = ("every system", "none", "every level", "no text, nothing to search", 0.0, 0.0, 0.0, np.nan)
+    return pd.concat([pd.DataFrame([nothing], columns=columns), frame], ignore_index=True)
 
 
 def between_engines(
