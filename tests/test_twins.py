@@ -205,7 +205,9 @@ def test_error_rate(truth, read, rate):
 def one_page(text, *, words=None, document="a.pdf", page=0):
     """A record of a page whose lines are those of the text, twenty points apart."""
     lines = text.split("\n") if words is None else words
-    boxes = tuple(ocr.Word(50, 60 + 20 * n, 50 + 6 * len(line), 72 + 20 * n, 90.0, line, n) for n, line in enumerate(lines))
+    boxes = tuple(
+        ocr.Word(50, 60 + 20 * n, 50 + 6 * len(line), 72 + 20 * n, 90.0, line, n) for n, line in enumerate(lines)
+    )
     return ocr.Record(document, page, 600, 800, ocr.Recognised("hand", "hand 1", 150, "en", 0.5, boxes))
 
 
