@@ -1,9 +1,11 @@
-# make report: environment, notebooks of STUDY, site. make test: the whole test suite.
+# make report: environment, notebooks of STUDY, site. make test: the whole test suite. make ocr: engines that read scans.
 STUDY ?= handbook
 PYTHON ?= python3
 BIN = .venv/bin
+OCR_LANGUAGES ?= eng tur
+RAPIDOCR = rapidocr==3.10.0 onnxruntime==1.32.0 opencv-python-headless==5.0.0.93 numpy==2.4.6 pillow==13.0.0
 
-.PHONY: report test check clean
+.PHONY: report test check ocr clean
 
 report: .venv/ready
 	@$(BIN)/python -m localeval run $(STUDY)
@@ -21,6 +23,21 @@ check: .venv/ready
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+# Tesseract from the system's packages where that is apt, and RapidOCR (about 500 MB) in an environment of its own.
+ocr: .engines/rapidocr/ready
+	@if command -v apt-get >/dev/null; then \
+	  as=; test "$$(id -u)" = 0 || as=sudo; \
+	  $$as apt-get update -qq && $$as apt-get install -y -qq --no-install-recommends tesseract-ocr $(OCR_LANGUAGES:%=tesseract-ocr-%); \
+	elif command -v tesseract >/dev/null; then tesseract --version | head -n 1; else \
+	  echo "install Tesseract 5 with its language data: 'brew install tesseract tesseract-lang' on macOS, 'dnf install tesseract' on"; \
+	  echo "Fedora, the installer that the project's site names on Windows; then put it on the PATH"; fi
+	@if test -x $(BIN)/localeval; then $(BIN)/localeval doctor | grep OCR; else echo "now: make report"; fi
+
+.engines/rapidocr/ready: Makefile
+	@test -x .engines/rapidocr/bin/python || $(PYTHON) -m venv .engines/rapidocr
+	@.engines/rapidocr/bin/python -m pip install --quiet --disable-pip-version-check $(RAPIDOCR)
 	@touch $@
 
 clean:

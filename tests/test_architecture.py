@@ -26,7 +26,10 @@ ALLOWED = {
     "child": set(),
     "pdf": {"child", "corpus", "layout"},
     "quality": {"corpus"},
-    "ocr": {"child", "corpus", "layout", "quality"},
+    "scans": {"child"},
+    "ocr": {"corpus", "layout", "quality", "scans"},
+    "engines": {"child", "layout", "ocr", "rapid"},
+    "rapid": {"child"},
     "chunking": {"corpus"},
     "embedding": set(),
     "retrieval": {"tokens"},
@@ -49,7 +52,7 @@ ALLOWED = {
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
     "commands": {"corpus", "metrics", "pdf", "quality", "stats", "trec"},
-    "cli": {"book", "build", "commands", "embedding", "provenance", "tables"},
+    "cli": {"book", "build", "commands", "embedding", "engines", "provenance", "tables"},
 }
 HEAVY = {
     "torch",

@@ -208,7 +208,7 @@ def one_page(text, *, words=None, document="a.pdf", page=0):
     boxes = tuple(
         ocr.Word(50, 60 + 20 * n, 50 + 6 * len(line), 72 + 20 * n, 90.0, line, n) for n, line in enumerate(lines)
     )
-    return ocr.Record(document, page, 600, 800, ocr.Recognised("hand", "hand 1", 150, "en", 0.5, boxes))
+    return ocr.Record(document, page, 600, 800, ocr.Recognised("hand", "1", 150, "en", 0.5, boxes))
 
 
 def typeset(*pages, doc_id="a.pdf"):

@@ -2,6 +2,7 @@
 
     python data/handbook/degrade.py [--check] [--ocr]
     python data/handbook/degrade.py --record tesseract|rapidocr [--levels heavy,medium,light,clean] [--python PROGRAM]
+    python data/handbook/degrade.py --fidelity
 
     twins/pdf/original/<document>.pdf        the pages as they were typeset: what the twins are made of
     twins/pdf/image/<level>/<document>.pdf   the same pages as images, without any text
@@ -18,16 +19,15 @@ The PDFs are built from the originals and the words, byte for byte the same each
     twins/recorded/fidelity.csv               how much of each page it kept
 
 `--record` makes those files, a page at a time; a page that is recorded already is skipped, so it can be stopped at any time.
-RapidOCR runs in an environment of its own (`pip install rapidocr onnxruntime`): `--python` names its interpreter.
+RapidOCR runs in an environment of its own (`make ocr` makes one): `--python` names its interpreter. `--fidelity` works out the
+last file anew, from the records alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -38,7 +38,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 from itertools import groupby, product
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +46,7 @@ import pandas as pd
 import pymupdf
 from PIL import Image, ImageFilter
 
-from localeval import corpus, ocr, pdf, twins
+from localeval import corpus, engines, ocr, pdf, twins
 from localeval.provenance import machine
 
 HERE = Path(__file__).parent
@@ -160,28 +159,18 @@ def scans(stem: str, level: str, pages: pymupdf.Document) -> list[bytes]:
 
 def recognise(image: bytes, page: int, dpi: int) -> list[Word]:
     """The words that the engine finds on the image."""
-    command = [ENGINE, "stdin", "stdout", "--dpi", str(dpi), "-l", "eng", "tsv"]
-    one_thread = os.environ | {"OMP_THREAD_LIMIT": "1"}
-    said = subprocess.run(command, input=image, env=one_thread, capture_output=True, check=True).stdout.decode()
-    rows = csv.DictReader(io.StringIO(said), dialect="excel-tab", quoting=csv.QUOTE_NONE)
-    rows = [row for row in rows if row["level"] == "5" and row["text"].strip()]
-    words = []
-    for line, (_, group) in enumerate(groupby(rows, key=itemgetter("block_num", "par_num", "line_num"))):
-        for row in group:
-            left, top, width, height = (int(row[side]) * 72 / dpi for side in ("left", "top", "width", "height"))
-            box = (round(side, 1) for side in (left, top, left + width, top + height))
-            words.append(Word(page, line, *box, round(float(row["conf"]), 1), row["text"].strip()))
-    return words
+    read = engines.Tesseract().recognise(image, dpi, "en")
+    return [Word(page, word.line, *word[:5], word.text) for word in read.words]
 
 
 # Every page of the handbook, damaged and read: only what was read is kept
 
 
 class Read(NamedTuple):
-    """What an engine read on one image. words: line, box in points from the top left corner, confidence, text; seconds:
-    processor time, not the time on the wall, so that other work on the machine does not count."""
+    """What an engine read on one image. seconds: processor time, not the time on the wall, so that other work on the
+    machine does not count."""
 
-    words: list[tuple]
+    words: tuple[ocr.Word, ...]
     seconds: float
 
 
@@ -189,10 +178,10 @@ def tesseract(images: Iterator[tuple[bytes, int]]) -> Iterator[Read]:
     """Reads one image after the other, one process each. images: the image and its dots an inch."""
     for image, dpi in images:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        words = recognise(image, 0, dpi)
+        words = engines.Tesseract().recognise(image, dpi, "en").words
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        yield Read([tuple(word)[1:] for word in words], round(spent, 3))
+        yield Read(words, round(spent, 3))
 
 
 def rapidocr(images: Iterator[tuple[bytes, int]], python: str) -> Iterator[Read]:
@@ -205,20 +194,15 @@ def rapidocr(images: Iterator[tuple[bytes, int]], python: str) -> Iterator[Read]
             answer = worker.stdout.readline()
             if not answer:
                 sys.exit(f"{python} stopped; is rapidocr installed there, with onnxruntime?")
-            said, points = json.loads(answer), 72 / dpi
-            lines = ((box, share, text.strip()) for box, share, text in said["lines"] if text.strip())
-            words = [
-                (line, *(round(side * points, 1) for side in box), round(100 * share, 1), text)
-                for line, (box, share, text) in enumerate(lines)
-            ]
-            yield Read(words, round(said["seconds"], 3))
+            said = json.loads(answer)
+            yield Read(engines.in_order(said["boxes"], said["width"], dpi), round(said["seconds"], 3))
 
 
 def version_of(engine: str, python: str) -> str:
-    """Name and version of an engine; stops with what to install where there is none."""
+    """Version of an engine; stops with what to install where there is none."""
     command = [ENGINE, "--version"] if engine == "tesseract" else [python, str(TWINS / "read_rapidocr.py"), "--version"]
     try:
-        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()[0].strip()
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()[0].split()[-1]
     except (OSError, subprocess.CalledProcessError):
         sys.exit(f"{engine} is not installed ({command[0]} does not answer), so nothing was read")
 
@@ -226,7 +210,7 @@ def version_of(engine: str, python: str) -> str:
 def record(engine: str, levels: list[str], python: str) -> None:
     """Has an engine read every page of every handbook at these levels of damage, and keeps what it read."""
     version, folder = version_of(engine, python), TWINS / "recorded" / engine
-    about = f"{version}, one thread, processor time on {machine()['cpu']}\n"
+    about = f"{engine} {version}, one thread, processor time on {machine()['cpu']}\n"
     write(folder / "engine.txt", about.encode())
     for level in levels:
         held, part = folder / f"{level}.jsonl.gz", PARTS / engine / f"{level}.jsonl"
@@ -242,13 +226,13 @@ def record(engine: str, levels: list[str], python: str) -> None:
             ocr.write_records(part, done.values())
             print(f"{engine}, {level}: page {number} of {len(wanted)}", file=sys.stderr)
         ocr.write_records(held, [done[place] for place in wanted])
+        part.unlink(missing_ok=True)
 
 
 def record_of(place: tuple[str, int], engine: str, version: str, level: str, got: Read) -> ocr.Record:
     stem, page = place
     size = pymupdf.open(HERE / "corpus" / f"{stem}.pdf")[page].rect
-    words = tuple(ocr.Word(*box, text, line) for line, *box, text in got.words)
-    read = ocr.Recognised(engine, version, LEVELS[level].dpi, "en", got.seconds, words)
+    read = ocr.Recognised(engine, version, LEVELS[level].dpi, "en", got.seconds, got.words)
     return ocr.Record(f"{stem}.pdf", page, round(size.width, 2), round(size.height, 2), read)
 
 
@@ -423,16 +407,18 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a twin differs")
     parser.add_argument("--ocr", action="store_true", help=f"first take the pages anew and read them with {ENGINE}")
     parser.add_argument("--record", choices=ENGINES, help="only have this engine read every page of corpus/*.pdf")
+    parser.add_argument("--fidelity", action="store_true", help="only work out recorded/fidelity.csv anew")
     parser.add_argument("--levels", default="heavy,medium,light,clean", help="with --record: in this order")
     parser.add_argument("--python", default=sys.executable, help="with --record rapidocr: the Python that has it")
     options = parser.parse_args()
-    if (options.ocr or options.record) and options.check:
+    if (options.ocr or options.record or options.fidelity) and options.check:
         parser.error("--check writes nothing, and the other option does; choose one")
     if options.record:
         levels = options.levels.split(",")
         if set(levels) - set(LEVELS):
             parser.error(f"--levels: known are {', '.join(LEVELS)}")
         record(options.record, levels, options.python)
+    if options.record or options.fidelity:
         write_fidelity(TWINS / "recorded")
         return 0
     if options.ocr:

@@ -63,7 +63,7 @@ DESCRIPTIONS = {
     "check": "Fails when a published metric does not re-derive from its gains, a page holds an error, an unexecuted cell, "
     "an absolute path or a typed number, or the built site a dead link.",
     "list": "Shows every study, its notebooks, and whether the local and the published run are fresh.",
-    "doctor": "Looks at Python, packages and models. Opens no connection.",
+    "doctor": "Looks at Python, packages, models and OCR engines. Opens no connection.",
     "score": "Scores the run of any system against judgements. Says which queries are missing, not judged or without a relevant "
     "document, and which tie rule, gain and level were used. No judged query is dropped.",
     "compare": "Compares two runs on the same judgements: paired difference, interval, permutation test, and the smallest "
@@ -206,13 +206,14 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from localeval import embedding
+    from localeval import embedding, engines
     from localeval.tables import find_root
 
     root = find_root()
     lines = [_python(), *_pins(root / "requirements.txt")]
     for card in embedding.CARDS.values():
         lines.append(_model(card, embedding.locate(card, root), embedding.verify))
+    lines += [_ocr(engine) for engine in engines.installed(root)]
     for state, text in lines:
         print(f"{state:<9} {text}")
     about = machine()
@@ -244,6 +245,11 @@ def _pins(requirements: Path) -> list[tuple[str, str]]:
                 ("differs", f"{name}: {found} installed, {wanted} pinned; published timings and digits may differ")
             )
     return lines or [("ok", "all pinned packages installed")]
+
+
+def _ocr(engine) -> tuple[str, str]:
+    there, about = engine.available("en")
+    return ("ok", f"OCR engine {about}") if there else ("optional", f"OCR engine: {about}")
 
 
 def _model(card, folder, verify) -> tuple[str, str]:

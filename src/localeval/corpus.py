@@ -6,11 +6,13 @@ text, as character offsets, so that each range of characters maps back to its pa
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -91,9 +93,10 @@ READING_STATES = {
 class Reading:
     """Where the text of one page came from, and what was tried beside the text of the file.
 
-    state: one of READING_STATES. engine: what was tried last, with its version; empty where nothing was. dpi: of the image
-    that OCR read. word_confidence: the engine's own mean, from 0 to 100. before, after: confidence (`localeval.quality`) of
-    the text of the file and of the other reading. seconds: what the other reading took.
+    state: one of READING_STATES. engine: of the best other reading, with its version; empty where there is none. dpi: of the
+    image that OCR read. word_confidence: the engine's own mean, from 0 to 100. before, after: confidence
+    (`localeval.quality`) of the text of the file and of the other reading. seconds: of all that was tried. reason: what else
+    was tried, what is missing, what broke.
     """
 
     state: str = "native"
@@ -135,7 +138,10 @@ class Layout:
 @dataclass(frozen=True)
 class Corpus:
     """Documents in order of `doc_id` and their layouts; failures: files that could not be read, skipped: files of other
-    kinds that were left alone, each with the reason."""
+    kinds that were left alone, each with the reason.
+
+    A PDF without any text is a failure whose layout is kept: its pages can be judged, and nothing ever retrieves it.
+    """
 
     documents: tuple[Document, ...]
     layouts: dict[str, Layout]
@@ -256,35 +262,83 @@ def _unlisted(error: OSError) -> None:
     raise BadInput(f"{error.filename}: cannot be opened ({error.strerror}); check the permissions of the folder")
 
 
-def load(folder: Path, language: str = "en", *, strict: bool = True, progress=lambda text: None) -> Corpus:
+def load(
+    folder: Path,
+    language: str = "en",
+    *,
+    strict: bool = True,
+    progress=lambda text: None,
+    reread: Sequence[Callable] = (),
+    clock: Callable[[], float] = time.monotonic,
+) -> Corpus:
     """Reads every document below `folder`.
 
     With `strict` unreadable files raise one `BadInput` that names them; otherwise they are listed in `Corpus.failures`,
     as long as anything could be read. A document without any text is a failure too: nothing could ever be retrieved
-    from it.
+    from it. reread: what may find a better text for pages of a PDF (`pdf.Reread`).
     """
-    from localeval import pdf
-
     documents, layouts, failures = [], {}, {}
     files, skipped = find_files(folder)
+    pace = _Pace([_size(folder / doc_id) for doc_id in files], clock)
     for number, doc_id in enumerate(files, 1):
         path = folder / doc_id
-        progress(f"{number} of {len(files)}: {doc_id}")
+        progress(f"{number} of {len(files)}: {doc_id}{pace}")
         try:
-            read = pdf.read if path.suffix.lower() == ".pdf" else read_plain
-            document, layout = read(path, doc_id, language)
+            document, layout = _read(path, doc_id, language, reread)
+            if layout.pages or document.text.strip():
+                layouts[doc_id] = layout
             if not document.text.strip():
-                raise BadInput(
-                    f"{path}: no text in it (a scan without a text layer, or an empty file); remove it or add OCR"
-                )
+                raise BadInput(f"{path}: no text in it{_without_text(layout)}")
+            documents.append(document)
         except BadInput as error:
             failures[doc_id] = str(error).removeprefix(f"{path}: ")
-            continue
-        documents.append(document)
-        layouts[doc_id] = layout
+        pace.one_more(len(layouts[doc_id].pages) or 1 if doc_id in layouts else 0)
     if failures and (strict or not documents):
         raise BadInput(_refusal(folder, failures))
     return Corpus(tuple(documents), layouts, failures, skipped)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+class _Pace:
+    """How fast a folder is read, and how long the rest of it will take: its bytes cost what those read so far did."""
+
+    def __init__(self, sizes: list[int], clock: Callable[[], float]):
+        self._sizes, self._clock, self._began = sizes, clock, clock()
+        self._files = self._pages = 0
+
+    def one_more(self, pages: int) -> None:
+        """One more file is behind us, of so many pages."""
+        self._files, self._pages = self._files + 1, self._pages + pages
+
+    def __str__(self) -> str:
+        read, seconds = sum(self._sizes[: self._files]), self._clock() - self._began
+        if not read or seconds <= 0:
+            return ""
+        left = seconds * sum(self._sizes[self._files :]) / read
+        return f" ({self._pages / seconds:,.1f} pages a second, about {left:,.0f} s left)"
+
+
+def _read(path: Path, doc_id: str, language: str, reread: Sequence[Callable]) -> tuple[Document, Layout]:
+    from localeval import pdf
+
+    if path.suffix.lower() == ".pdf":
+        return pdf.read(path, doc_id, language, reread=reread)
+    return read_plain(path, doc_id, language)
+
+
+def _without_text(layout: Layout) -> str:
+    """Why a document has no text, and what to do: after "no text in it"."""
+    wanted = [reading for reading in layout.readings if reading.state in ("wanted", "failed", "timed_out")]
+    tried = [reading for reading in layout.readings if reading.state == "kept"]
+    if wanted:
+        many = f"{len(wanted)} of {len(layout.pages)} pages want OCR" if len(layout.pages) > 1 else "its page wants OCR"
+        return f": {many}; {wanted[0].reason}"
+    if tried:
+        return f": OCR found none either on {len(tried)} of {len(layout.pages)} pages; scan it again, or remove it"
+    return " (a scan without a text layer, or an empty file); remove it or add OCR"
 
 
 def _refusal(folder: Path, failures: dict[str, str]) -> str:
@@ -303,14 +357,19 @@ def write_jsonl(corpus: Corpus, path: Path) -> None:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def read_jsonl(path: Path) -> Corpus:
-    documents, layouts = [], {}
+def read_jsonl(path: Path, unread: Path | None = None) -> Corpus:
+    """What `write_jsonl` wrote, and from a table of the files that gave no document (`unread`), if it is there, which and why."""
+    documents, layouts, outcomes = [], {}, {"could not be read": {}, "left alone": {}}
     with path.open(encoding="utf-8") as lines:
         for row in map(json.loads, lines):
             layout = row.pop("layout")
             documents.append(Document(**row))
             layouts[row["doc_id"]] = _layout(layout)
-    return Corpus(tuple(documents), layouts, {})
+    if unread is not None and unread.is_file():
+        with unread.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                outcomes[row["outcome"]][row["file"]] = row["reason"]
+    return Corpus(tuple(documents), layouts, *outcomes.values())
 
 
 def _layout(row: dict) -> Layout:

@@ -429,8 +429,10 @@ def _query(row: dict, where: str, corpus: Corpus, texts: Texts) -> Query:
 def _evidence(item: dict, where: str, corpus: Corpus, texts: Texts) -> Evidence:
     _checked(item, EVIDENCE_KEYS, where)
     doc_id, kind, grade = item["doc_id"], item.get("kind", "span"), item.get("grade", 1)
-    if doc_id not in corpus.layouts:
+    if doc_id not in corpus.layouts and doc_id not in corpus.failures:
         doc_id = _other_form(doc_id, where, corpus)
+    if doc_id in corpus.failures:  # a miss that no engine could help would be a false one
+        raise BadInput(f"{where}: {doc_id} gave no text, so nothing can find it ({corpus.failures[doc_id]})")
     if kind not in EVIDENCE_KINDS:
         raise BadInput(f"{where}: unknown evidence kind {kind!r}; known: {', '.join(EVIDENCE_KINDS)}")
     if not corpus.layouts[doc_id].pages and (kind == "page" or item.get("page_index") is not None):
@@ -470,6 +472,8 @@ def _whole_of(item: dict, doc_id: str, kind: str, where: str, corpus: Corpus) ->
         raise BadInput(
             f"{where}: {doc_id} has no page_index {_shown(item.get('page_index'))} (0 to {len(layout.pages) - 1})"
         )
+    if not document.text[page.start : page.end].strip():
+        raise BadInput(f"{where}: {doc_id} has no text on page_index {page.index}, so nothing can find it")
     return Span(doc_id, page.start, page.end)
 
 

@@ -8,22 +8,29 @@ be written to a file and read back, so that nobody needs the engine to get the s
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from localeval.layout import Raw, in_reading_order
+from localeval import quality, scans
+from localeval.corpus import Corpus, Reading
+from localeval.layout import Raw, in_reading_order, join_rows, lay_out
 from localeval.records import BadInput
 
-ALIKE = (
-    0.7,
-    1.4,
-)  # times the usual height on the page: a line in it is set in the usual size, for boxes vary with letters
-PARAGRAPH_GAP = 0.8  # times the height of a line: a wider gap begins another block
+ALIKE = 1.08  # times a size: the next one on the page counts as the same, for boxes are never exact
+PARAGRAPH = 1.4  # times the usual distance from line to line: a wider one begins another block
+TALL, LOW, BELOW = 0.72, 0.5, 0.22  # of the type size: capitals and "h" rise, "x" rises, "p" falls
+_RISING, _FALLING = re.compile(r"[^\W_acegmnopqrsuvwxyz]"), re.compile(r"[gjpqyQ,;()\[\]]")
 
 
 class Word(NamedTuple):
@@ -58,6 +65,27 @@ class Recognised(NamedTuple):
         counts = [len(word.text.split()) for word in self.words]
         total = sum(word.confidence * count for word, count in zip(self.words, counts, strict=True))
         return total / sum(counts) if sum(counts) else None
+
+
+class Broke(Exception):
+    """An engine gave nothing for a page. state: "failed" or "timed_out"."""
+
+    def __init__(self, state: str, reason: str):
+        super().__init__(reason)
+        self.state = state
+
+
+class Engine(Protocol):
+    """What reads images. Of one engine there is never more than one page at a time."""
+
+    name: str
+    version: str
+
+    def available(self, language: str) -> tuple[bool, str]:
+        """Whether it can read this language (ISO 639-1) here, and its version or what is missing. Loads nothing heavy."""
+
+    def recognise(self, image: bytes, dpi: int, language: str) -> Recognised:
+        """Words of an image (PNG or JPEG). Raises `Broke`."""
 
 
 class Record(NamedTuple):
@@ -121,38 +149,54 @@ def blocks(words: Sequence[Word], width: float) -> list[list[Raw]]:
     """Words as blocks of lines in reading order. width: of the page, in points.
 
     Lines keep the engine's order unless the page has two columns and the order jumps between them. A block ends where the
-    next line stands apart. Sizes are heights of boxes; one that is near the usual height of the page counts as that.
+    next line stands apart. Sizes are worked out from heights of boxes; those that run into one another count as one.
     """
-    lines = [_line(list(group)) for _, group in groupby(words, key=lambda word: word.line)]
-    lines = [line for line in lines if line.text]
-    usual = _usual_height(lines)
-    lines = [line._replace(size=usual) if ALIKE[0] * usual <= line.size <= ALIKE[1] * usual else line for line in lines]
-    ordered = [line for block in in_reading_order([[line] for line in lines], width) for line in block]
-    return list(_paragraphs(ordered))
+    lines = [line for _, group in groupby(words, key=lambda word: word.line) if (line := _line(list(group))).text]
+    lines = _evened(lines)
+    return list(_paragraphs([line for block in in_reading_order([[line] for line in lines], width) for line in block]))
 
 
 def _line(words: list[Word]) -> Raw:
+    """A line of words. On a skewed page its box is as high as its words, and not as what the line sweeps over."""
     text = " ".join(" ".join(word.text for word in words).split())
     lefts, tops, rights, bottoms = zip(*(word[:4] for word in words), strict=True)
-    box = tuple(round(side, 2) for side in (min(lefts), min(tops), max(rights), max(bottoms)))
-    return Raw(text, box, round(median(b - t for t, b in zip(tops, bottoms, strict=True)), 1), False)
+    top, bottom, height = min(tops), max(bottoms), median(word.bottom - word.top for word in words)
+    if bottom - top > 1.8 * height:
+        middle = median((word.top + word.bottom) / 2 for word in words)
+        top, bottom = middle - height / 2, middle + height / 2
+    box = tuple(round(side, 2) for side in (min(lefts), top, max(rights), bottom))
+    return Raw(text, box, round(median(map(_size, words)), 1), False)
 
 
-def _usual_height(lines: list[Raw]) -> float:
-    """The height that half of the characters of the page stand in or below."""
-    sizes = sorted((line.size, len(line.text)) for line in lines)
-    half, seen = sum(count for _, count in sizes) / 2, 0
-    for size, count in sizes:
-        seen += count
-        if seen >= half:
-            return size
-    return 0.0
+def _size(word: Word) -> float:
+    """Type size from the height of a box and from which of its letters rise or fall."""
+    share = (TALL if _RISING.search(word.text) else LOW) + (BELOW if _FALLING.search(word.text) else 0.0)
+    return (word.bottom - word.top) / share
+
+
+def _evened(lines: list[Raw]) -> list[Raw]:
+    """The lines, in their order; each run of sizes without a gap becomes one, in which half of its characters are or below."""
+    runs: list[list[float]] = []
+    for size in sorted(size for line in lines for size in [line.size] * len(line.text)):
+        if not runs or size > ALIKE * runs[-1][-1]:
+            runs.append([])
+        runs[-1].append(size)
+    even = {size: run[len(run) // 2] for run in runs for size in run}
+    return [line._replace(size=even[line.size]) for line in lines]
 
 
 def _paragraphs(lines: list[Raw]) -> Iterator[list[Raw]]:
+    """Runs of lines of one size, each below the one before at no more than the usual distance, or beside it (a cell)."""
+    steps = [_step(a, b) for a, b in pairwise(lines) if _shares(a, b, 0) > 0 and a.size == b.size]
+    usual = median([step for step in steps if step > 0] or [0.0])
     block: list[Raw] = []
     for line in lines:
-        if block and not _goes_on(block[-1], line):
+        before = block[-1] if block else line
+        beside = _shares(before, line, 1) > 0.3 * before.size and line.box[0] >= before.box[2] - before.size
+        below = (
+            _shares(before, line, 0) > 0 and before.size == line.size and 0 < _step(before, line) <= PARAGRAPH * usual
+        )
+        if block and not (beside or below):
             yield block
             block = []
         block.append(line)
@@ -160,11 +204,234 @@ def _paragraphs(lines: list[Raw]) -> Iterator[list[Raw]]:
         yield block
 
 
-def _goes_on(before: Raw, line: Raw) -> bool:
-    """True for the next line below, and for what stands further right on the same line (a cell of a table)."""
-    gap, size = line.box[1] - before.box[3], max(1.0, min(before.size, line.size))
-    beside = min(before.box[2], line.box[2]) - max(before.box[0], line.box[0])
-    overlap = min(before.box[3], line.box[3]) - max(before.box[1], line.box[1])
-    if overlap > 0.5 * size:
-        return line.box[0] >= before.box[2] - size
-    return before.size == line.size and beside > 0 and -0.5 * size <= gap <= PARAGRAPH_GAP * size
+def _step(before: Raw, line: Raw) -> float:
+    return (line.box[1] + line.box[3] - before.box[1] - before.box[3]) / 2
+
+
+def _shares(a: Raw, b: Raw, axis: int) -> float:
+    """How far two boxes overlap, in points: axis 0 from left to right, 1 from top to bottom."""
+    return min(a.box[axis + 2], b.box[axis + 2]) - max(a.box[axis], b.box[axis])
+
+
+# Records and results kept from an earlier run
+
+
+class Recorded:
+    """What engines read earlier, from a file of records: nobody needs the engines again for these pages."""
+
+    def __init__(self, path: Path):
+        self._pages = defaultdict(list)
+        for record in read_records(path):
+            self._pages[record.document, record.page].append(record.read)
+
+    def of(self, path: Path, page: int) -> list[Recognised]:
+        """The readings of one page in the order of the file; a document is known by the end of its path."""
+        parts = path.parts
+        names = ("/".join(parts[start:]) for start in range(len(parts)))
+        return next((self._pages[name, page] for name in names if (name, page) in self._pages), [])
+
+
+def _remembered(cache: Path | None, engine: Engine, scan: scans.Scan, language: str) -> Recognised:
+    """What the engine reads on an image, read once: an interrupted run goes on where it was. Raises `Broke`."""
+    if cache is None:
+        return engine.recognise(scan.png, scan.dpi, language)
+    about = f"{engine.name} {engine.version} {scan.dpi} {language} ".encode()
+    file = cache / f"{hashlib.sha256(about + scan.png).hexdigest()}.jsonl"
+    try:
+        return read_records(file)[0].read
+    except (BadInput, IndexError):  # not there yet, or cut short
+        read = engine.recognise(scan.png, scan.dpi, language)
+    part = file.with_suffix(f".{os.getpid()}.part")
+    write_records(part, [Record("", scan.page, 0, 0, read)])
+    part.replace(file)
+    return read
+
+
+# The decision, page by page
+
+GIVES_UP = 3  # pages in a row at which an engine broke: it is not asked again for this file
+
+
+@dataclass(frozen=True)
+class Reread:
+    """A `pdf.Reread`: pages whose text cannot be trusted are read by OCR, and the better reading becomes their text.
+
+    A page wants OCR when the confidence (`localeval.quality`) in its text is below `threshold`, or when it is hardly more
+    than a picture; never when nothing is drawn on it. The engines are asked in turn until one has a mean confidence of
+    `low_word_confidence` in its words; the best of them is taken when its text is better than the old by `margin`.
+
+    language: ISO 639-1. dpi: of the images. redo_layers: also read pages over which OCR has already been; the new words
+    replace that layer when the engine is sure of them and their text is no worse. recorded: pages found in it ask no
+    engine. cache: a folder for what engines read.
+    """
+
+    engines: tuple[Engine, ...] = ()
+    language: str = "en"
+    dpi: int = 200
+    threshold: float = quality.DEFAULTS.ocr_confidence
+    margin: float = 0.05
+    low_word_confidence: float = 80.0
+    redo_layers: bool = False
+    recorded: Recorded | None = None
+    cache: Path | None = None
+    progress: Callable[[str], None] = lambda text: None
+
+    def __post_init__(self):
+        allowed = {"dpi": scans.DPI, "threshold": (0, 1), "margin": (0, 1), "low_word_confidence": (0, 100)}
+        for name, (low, high) in allowed.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise BadInput(f"OCR: {name} must be a number from {low} to {high}, found {value!r}")
+
+    def __call__(self, path: Path, pages: list[dict], readings: list[Reading]) -> list[Reading]:
+        """Gives pages other "blocks" where another reading won; one `Reading` a page."""
+        found, scores = list(readings), {}
+        for index, page in enumerate(pages):
+            score = _confidence(page["blocks"])
+            if not self._wanted(page, score):
+                continue
+            if _has_ink(page):
+                scores[index] = score
+            else:
+                found[index] = Reading("no_ink", before=score)
+        for index, heard in self._heard(path, list(scores)):
+            found[index], better = self._judged(pages[index], scores[index], heard)
+            if better is not None:
+                pages[index]["blocks"] = better
+        return found
+
+    def _wanted(self, page: dict, score: float) -> bool:
+        signals, count = page["signals"], sum(len(line[0]) for block in page["blocks"] for line in block)
+        picture = signals["image_coverage"] >= quality.DEFAULTS.scan_image and count < quality.DEFAULTS.scan_chars
+        return score < self.threshold or picture or (self.redo_layers and _is_layer(page))
+
+    def _heard(self, path: Path, wanted: list[int]) -> Iterator[tuple[int, Heard]]:
+        """What the records, or else the engines, say about each page that wants OCR and has ink."""
+        kept = {index: self.recorded.of(path, index) for index in wanted} if self.recorded else {}
+        yield from ((index, Heard(reads)) for index, reads in kept.items() if reads)
+        rest = [index for index in wanted if not kept.get(index)]
+        if not rest:
+            return
+        usable, missing = self._usable()
+        if not usable:
+            yield from ((index, Heard(state="wanted", reason=missing)) for index in rest)
+            return
+        began, bad = time.monotonic(), dict.fromkeys(usable, 0)
+        for number, scan in enumerate(scans.images(path, rest, self.dpi), 1):
+            yield scan.page, self._ask(usable, scan, bad)
+            pace = (time.monotonic() - began) / number
+            left = f"{pace:.1f} s a page, {pace * (len(rest) - number):.0f} s left"
+            self.progress(f"{path.name}: OCR of {number} of {len(rest)} pages, {left}")
+
+    def _usable(self) -> tuple[list[Engine], str]:
+        answers = [(engine, *engine.available(self.language)) for engine in self.engines]
+        missing = "; ".join(why for _, there, why in answers if not there) or "no OCR engine is asked for"
+        return [engine for engine, there, _ in answers if there], missing
+
+    def _ask(self, usable: list[Engine], scan: scans.Scan, bad: dict[Engine, int]) -> Heard:
+        """bad: pages in a row at which each engine broke."""
+        if scan.state:
+            return Heard(state=scan.state, reason=scan.reason)
+        reads, state, reasons = [], "", []
+        for engine in usable:
+            if bad[engine] >= GIVES_UP:
+                state = state or "failed"
+                reasons.append(f"{engine.name} was not asked: it broke on {GIVES_UP} pages in a row")
+                continue
+            try:
+                reads.append(_remembered(self.cache, engine, scan, self.language))
+                bad[engine] = 0
+            except Broke as broke:
+                state, bad[engine] = broke.state, bad[engine] + 1
+                reasons.append(str(broke))
+                continue
+            if (reads[-1].confidence or 0.0) >= self.low_word_confidence:
+                break
+        return Heard(reads, state, "; ".join(reasons))
+
+    def _judged(self, page: dict, before: float, heard: Heard) -> tuple[Reading, list[list[Raw]] | None]:
+        """The reading of a page, and its new blocks if another reading won."""
+        if not heard.reads:
+            return Reading(heard.state, before=round(before, 4), reason=heard.reason), None
+        tried = []
+        for read in heard.reads:
+            lines = blocks(read.words, page["width"])
+            tried.append((read, lines, _confidence(lines)))
+        read, lines, after = self._best(tried)
+        others = [f"{one.engine} {one.version} tried too: {_sure(one)}" for one, *_ in tried if one is not read]
+        state = "replaced" if self._wins(page, before, read, after) else "kept"
+        reading = Reading(
+            state,
+            f"{read.engine} {read.version}",
+            read.dpi,
+            read.language,
+            None if read.confidence is None else round(read.confidence, 1),
+            round(before, 4),
+            round(after, 4),
+            round(sum(one.seconds for one in heard.reads), 2),
+            "; ".join(filter(None, [*others, heard.reason])),
+        )
+        return reading, lines if state == "replaced" else None
+
+    def _best(self, tried: list[tuple[Recognised, list, float]]) -> tuple[Recognised, list, float]:
+        """The reading with the better text; where texts differ by less than the margin, the one whose engine is surer."""
+        top = max(after for _, _, after in tried)
+        near = [one for one in tried if one[2] >= top - self.margin]
+        return max(near, key=lambda one: one[0].confidence or 0.0)
+
+    def _wins(self, page: dict, before: float, read: Recognised, after: float) -> bool:
+        if not read.words:
+            return False
+        if before >= self.threshold and _is_layer(page):
+            sure = (read.confidence or 0.0) >= self.low_word_confidence
+            return sure and round(after - before, 9) >= 0
+        return round(after - before, 9) >= self.margin
+
+
+READING_COLUMNS = ("doc_id", "page_index", "page_label", *(field.name for field in fields(Reading)))
+
+
+def readings(corpus: Corpus):
+    """One row a page that wanted another reading, of documents without any text too: READING_COLUMNS. A frame."""
+    import pandas as pd
+
+    rows = [
+        (doc_id, page.index, page.label, *astuple(reading))
+        for doc_id, layout in sorted(corpus.layouts.items())
+        for page, reading in zip(layout.pages, layout.readings, strict=False)
+        if reading.state != "native"
+    ]
+    return pd.DataFrame(rows, columns=list(READING_COLUMNS))
+
+
+class Heard(NamedTuple):
+    """What was read on one page. Where nothing was: a state of `corpus.READING_STATES`; reason: also what broke beside."""
+
+    reads: Sequence[Recognised] = ()
+    state: str = ""
+    reason: str = ""
+
+
+def _sure(read: Recognised) -> str:
+    return "no words" if read.confidence is None else f"word confidence {read.confidence:.1f}"
+
+
+def _confidence(page: list[list]) -> float:
+    """Confidence in the text that these blocks become. The same as the page table gives for it."""
+    lines = [[line if isinstance(line, Raw) else Raw(line[0], tuple(line[1]), *line[2:]) for line in b] for b in page]
+    text = lay_out([[join_rows(block) for block in lines]])[0]
+    return quality.confidence(quality.features(text))
+
+
+def _has_ink(page: dict) -> bool:
+    """True where something is drawn: a picture, paths, text that is not invisible; and where nobody knows."""
+    signals = page["signals"]
+    shown = any(line[0].strip() for block in page["blocks"] for line in block) and signals["invisible_text"] < 1
+    return bool(signals["image_coverage"] or signals["vectors"] or shown or signals["unreadable"])
+
+
+def _is_layer(page: dict) -> bool:
+    """True where the text is what OCR left over a picture."""
+    signals = page["signals"]
+    hidden = signals["invisible_text"] >= quality.DEFAULTS.invisible_text or signals["ocr_font"]
+    return bool(hidden and signals["image_coverage"])

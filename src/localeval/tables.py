@@ -265,7 +265,9 @@ def combine(run: Run, name: str, notebooks: Iterable[str]) -> pd.DataFrame:
 
 
 def read_corpus(run: Run) -> corpora.Corpus:
-    return corpora.read_jsonl(run.input("10_ingest", "documents.jsonl"))
+    """The documents that 10_ingest read, and which files gave none."""
+    documents = run.input("10_ingest", "documents.jsonl")
+    return corpora.read_jsonl(documents, documents.with_name("unread.csv"))
 
 
 def read_queries(run: Run) -> list[Query]:

@@ -21,7 +21,7 @@ import pandas as pd
 from localeval import ocr
 from localeval.corpus import Corpus, Layout, Line, Page, Reading, Signals, make_document
 from localeval.gold import fold
-from localeval.layout import find_furniture, find_headings, heading_groups, join_rows, lay_out
+from localeval.layout import Raw, find_furniture, find_headings, heading_groups, in_reading_order, join_rows, lay_out
 from localeval.records import BadInput, Document, Evidence, Query, Span
 
 ANCHOR = 12  # letters in a row that stand once in both texts: about two words
@@ -216,8 +216,7 @@ def twin_corpus(source: Corpus, records: Iterable[ocr.Record], where: str = "rec
 def twin_document(source: Document, layout: Layout, pages: Sequence[ocr.Record]) -> tuple[Document, Layout]:
     """One document from what was read on its pages. A scan has no outline and no title in its file: headings are lines
     that stand larger, and the title is the largest of the first page that has one."""
-    blocks = [[join_rows(block) for block in ocr.blocks(page.read.words, page.width)] for page in pages]
-    text, shown, spans = lay_out(blocks)
+    text, shown, spans = lay_out(map(_page_blocks, pages))
     furniture = find_furniture(shown, [page.height for page in pages])
     body = [line for line in shown if line not in furniture]
     made = Layout(
@@ -236,6 +235,11 @@ def twin_document(source: Document, layout: Layout, pages: Sequence[ocr.Record])
     return make_document(source.doc_id, text, source.source_sha256.encode(), source.language), made
 
 
+def _page_blocks(page: ocr.Record) -> list[list[Raw]]:
+    """As `localeval.pdf` takes blocks that were read again."""
+    return [join_rows(block) for block in in_reading_order(ocr.blocks(page.read.words, page.width), page.width)]
+
+
 def _title(body: list) -> str:
     groups = heading_groups(body)
     first = [group for group in groups if group[0].page == groups[0][0].page]
@@ -245,7 +249,7 @@ def _title(body: list) -> str:
 
 def _reading(read: ocr.Recognised) -> Reading:
     about = {"dpi": read.dpi, "language": read.language, "word_confidence": read.confidence, "seconds": read.seconds}
-    return Reading("replaced", read.version, **about)
+    return Reading("replaced", f"{read.engine} {read.version}", **about)
 
 
 # The questions of a twin

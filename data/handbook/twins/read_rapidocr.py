@@ -1,7 +1,8 @@
 """Reads images with RapidOCR, in the Python that has it: `degrade.py` and nothing else starts this.
 
 In: images on standard input, each after its length in eight bytes. Out: one JSON line an image, {"seconds": processor time,
-"lines": [[[left, top, right, bottom], confidence from 0 to 1, text], ...]}, lengths in dots from the top left corner.
+"width": of the image, "boxes": [[corners, text, confidence from 0 to 1], ...]}: four corners [x, y] from the top left one
+clockwise, in dots, as `localeval.engines.in_order` takes them.
 """
 
 from __future__ import annotations
@@ -17,16 +18,6 @@ THREADS = {
     "EngineConfig.onnxruntime.inter_op_num_threads": 1,
     "Global.log_level": "critical",
 }
-
-
-def level_box(corners) -> list[float]:
-    """The box of a tilted line as if it were level: as high as the line itself, at the mean height of its two ends.
-
-    The upright box around a long tilted line would reach into the lines above and below. corners: (x, y) from the top left
-    one, clockwise.
-    """
-    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = corners
-    return [float((x0 + x3) / 2), float((y0 + y1) / 2), float((x1 + x2) / 2), float((y2 + y3) / 2)]
 
 
 def main() -> None:
@@ -45,14 +36,12 @@ def main() -> None:
         data = sys.stdin.buffer.read(int.from_bytes(size, "big"))
         start = time.process_time()
         image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
-        found = engine(image)
+        read = engine(image)
         seconds = time.process_time() - start
-        boxes = [] if found.boxes is None else found.boxes
-        lines = [
-            [level_box(box), float(share), text]
-            for box, share, text in zip(boxes, found.scores or (), found.txts or (), strict=True)
-        ]
-        out.write(json.dumps({"seconds": seconds, "lines": lines}, ensure_ascii=False) + "\n")
+        found = zip(read.boxes if read.txts else (), read.txts or (), read.scores or (), strict=True)
+        boxes = [[[[float(x), float(y)] for x, y in corners], text, float(share)] for corners, text, share in found]
+        answer = {"seconds": seconds, "width": image.shape[1], "boxes": boxes}
+        out.write(json.dumps(answer, ensure_ascii=False) + "\n")
         out.flush()
 
 
