@@ -231,10 +231,8 @@ def test_a_twin_holds_what_the_records_say_page_by_page():
     pages = [one_page("\n".join(SENTENCES[:3])), one_page("\n".join(SENTENCES[3:]), page=1)]
     twin = twins.twin_corpus(source, pages)
     layout = twin.layouts["a.pdf"]
-    assert [twin["a.pdf"].text[page.start : page.end] for page in layout.pages] == [
-        "\n".join(SENTENCES[:3]),
-        "\n".join(SENTENCES[3:]),
-    ]
+    read = [twin["a.pdf"].text[page.start : page.end].split() for page in layout.pages]
+    assert read == [" ".join(SENTENCES[:3]).split(), " ".join(SENTENCES[3:]).split()]
     assert [reading.engine for reading in layout.readings] == ["hand 1"] * 2 and layout.title == "a"
     rows = twins.fidelity(source, twin, pages, "none")
     assert tuple(rows.columns) == twins.FIDELITY
@@ -314,13 +312,17 @@ RECORDED = sorted((TWINS / "recorded").glob("*/*.jsonl.gz"))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
-def test_records_are_complete_and_packed_the_same_each_time(path, tmp_path):
+def test_records_are_complete(path):
     records = ocr.read_records(path)
     counts = Counter(record.document for record in records)
     assert len(counts) == 9 and counts.total() == 95
     assert {(record.read.engine, record.read.language) for record in records} == {(path.parent.name, "en")}
     assert all(record.read.seconds > 0 and record.read.words for record in records)
-    ocr.write_records(tmp_path / "again.jsonl.gz", records)
+
+
+def test_records_are_packed_the_same_each_time(tmp_path):
+    path = TWINS / "recorded" / "tesseract" / "heavy.jsonl.gz"
+    ocr.write_records(tmp_path / "again.jsonl.gz", ocr.read_records(path))
     assert (tmp_path / "again.jsonl.gz").read_bytes() == path.read_bytes()
 
 
