@@ -5,7 +5,7 @@ BIN = .venv/bin
 OCR_LANGUAGES ?= eng tur
 RAPIDOCR = rapidocr==3.10.0 onnxruntime==1.32.0 opencv-python-headless==5.0.0.93 numpy==2.4.6 pillow==13.0.0
 
-.PHONY: report test check ocr clean
+.PHONY: report test check ocr docling marker clean
 
 report: .venv/ready
 	@$(BIN)/python -m localeval run $(STUDY)
@@ -39,6 +39,13 @@ ocr: .engines/rapidocr/ready
 	@test -x .engines/rapidocr/bin/python || $(PYTHON) -m venv .engines/rapidocr
 	@.engines/rapidocr/bin/python -m pip install --quiet --disable-pip-version-check $(RAPIDOCR)
 	@touch $@
+
+# Optional converters, each in an environment of its own; about 2 GB each. Marker also needs its weights and a font: the error names the variables.
+docling: PACKAGES = torch==2.13.0 docling==2.143.0
+marker: PACKAGES = torch==2.13.0 marker-pdf==2.0.0
+docling marker:
+	@test -x .engines/$@/bin/python || $(PYTHON) -m venv .engines/$@
+	@.engines/$@/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 
 clean:
 	rm -rf _build runs

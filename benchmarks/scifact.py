@@ -16,12 +16,14 @@ import numpy as np
 
 from localeval import embedding
 from localeval.grading import Units, grade
+from localeval.lexical import BM25
 from localeval.metrics import measure
 from localeval.onnxmodel import OnnxEmbedder
 from localeval.records import Evidence, Query, ScoringRule, Span, Unit
 from localeval.rerank import MaxSim
-from localeval.retrieval import BM25, Dense, Fused, Reranked
+from localeval.retrieval import Dense, Fused, Reranked
 from localeval.tokens import ascii_words
+from localeval.vectors import VectorCache
 
 PUBLISHED = {"bm25": 0.6644, "dense": 0.64508, "hybrid": 0.6822, "maxsim@20": 0.7044, "maxsim@40": 0.7128}
 
@@ -57,13 +59,11 @@ def main() -> None:
     if arguments.dense:
         card = embedding.card_of("minilm")
         model = OnnxEmbedder(card, embedding.locate(card), Path("runs/.cache"))
-        cache = embedding.VectorCache(Path("runs/.cache"))
-        dense = Dense(spans, cache.passages(model, texts)["vectors"], lambda text: model.encode([text], "query")[0])
+        cache = VectorCache(Path("runs/.cache"))
+        dense = Dense(spans, cache.passages(model, texts).gathered(), lambda text: model.encode([text], "query")[0])
         hybrid = Fused([bm25, dense])
         stored = cache.tokens(model, texts)
-        scorer = MaxSim(
-            spans, stored["vectors"], stored["starts"], lambda text: model.encode_tokens([text], "query")[0]
-        )
+        scorer = MaxSim(spans, stored, lambda text: model.encode_tokens([text], "query")[0])
         systems |= {"dense": dense, "hybrid": hybrid}
         systems |= {f"maxsim@{depth}": Reranked(hybrid, scorer, depth) for depth in (20, 40)}
     for name, retriever in systems.items():

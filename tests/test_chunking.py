@@ -12,14 +12,18 @@ from localeval.chunking import (
     chunk_corpus,
     describe,
     fixed,
+    hierarchical,
     indexed_text,
+    recursive,
     section,
     sections,
     sentence,
     sentences,
+    tokens,
 )
 from localeval.corpus import Corpus, Heading, Layout, make_document
 from localeval.records import BadInput, Span
+from localeval.tokens import token_ranges
 
 
 def doc(text, headings=(), boilerplate=()):
@@ -37,11 +41,18 @@ def test_fixed_windows_end_and_none_lies_inside_another():
     assert ranges(fixed(*doc("x" * 5), max_chars=10, overlap=4)) == [(0, 5)]
 
 
-@pytest.mark.parametrize("chunker", CHUNKERS.values())
+def sized(name, size, overlap):
+    """The options of a chunker, in its own unit of size."""
+    return (
+        {"max_tokens": size, "overlap_tokens": overlap} if name == "tokens" else {"max_chars": size, "overlap": overlap}
+    )
+
+
+@pytest.mark.parametrize("name", CHUNKERS)
 @pytest.mark.parametrize("overlap", [10, 12, -1])
-def test_an_overlap_that_cannot_advance_is_refused(chunker, overlap):
+def test_an_overlap_that_cannot_advance_is_refused(name, overlap):
     with pytest.raises(BadInput, match="cannot advance"):
-        chunker(*doc("x" * 25), max_chars=10, overlap=overlap)
+        CHUNKERS[name](*doc("x" * 25), **sized(name, 10, overlap))
 
 
 def test_sentences_survive_initials_and_abbreviations():
@@ -125,13 +136,14 @@ texts = st.text(alphabet=st.sampled_from("ab. !?\n\t#é“”茶"), max_size=300
 def test_every_chunk_is_its_slice_and_nothing_is_lost(name, text, max_chars, overlap):
     overlap = min(overlap, max_chars - 1)
     document, layout = doc(text)
-    units = CHUNKERS[name](document, layout, max_chars=max_chars, overlap=overlap)
+    units = CHUNKERS[name](document, layout, **sized(name, max_chars, overlap))
     covered = {at for a, b in ranges(units) for at in range(a, b)}
     assert all(at in covered for at, letter in enumerate(text) if not letter.isspace())
     assert all(
         document[unit.span] == text[unit.span.start : unit.span.end] and document[unit.span].strip() for unit in units
     )
-    assert all(len(unit.span) <= max_chars for unit in units)
+    size = (lambda text: len(list(token_ranges(text)))) if name == "tokens" else len
+    assert all(size(document[unit.span]) <= max_chars for unit in units)
     assert ranges(units) == sorted(set(ranges(units)))
     assert not any(x.span != y.span and x.span.contains(y.span) for x in units for y in units)
 
@@ -157,7 +169,7 @@ def test_chunkers_by_name():
         corpus, {"fixed": {"max_chars": 100, "overlap": 10}, "section-300": {"max_chars": 300, "overlap": 0}}
     )
     assert set(made) == {"fixed", "section-300"} and max(len(u.span) for u in made["section-300"]) <= 300
-    with pytest.raises(BadInput, match="unknown chunker 'paragraph'; known: fixed"):
+    with pytest.raises(BadInput, match="unknown chunker 'paragraph'; known: fixed, tokens"):
         chunk_corpus(corpus, {"paragraph": {}})
     with pytest.raises(BadInput, match="unknown option 'max_char'"):
         chunk_corpus(corpus, {"fixed": {"max_char": 3}})
@@ -174,3 +186,79 @@ def test_a_long_dotted_line_costs_no_more_than_others():
     """A table of contents or a form: 100,000 dots must not take quadratic time."""
     dots = "." * 100_000
     assert list(sentences(dots)) == [(0, len(dots))]
+
+
+def test_recursive_chunks_end_where_paragraphs_do_and_lines_and_sentences_only_where_they_must():
+    text = "One two.\n\nA first line here\nand a second one. It ends.\n\nLast."
+    cut = lambda size: [text[a:b] for a, b in ranges(recursive(*doc(text), max_chars=size))]
+    assert cut(60) == ["One two.\n\nA first line here\nand a second one. It ends.", "Last."]
+    assert cut(30) == ["One two.\n\nA first line here", "and a second one. It ends.", "Last."]
+    assert cut(18) == ["One two.", "A first line here", "and a second one.", "It ends.\n\nLast."]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A re-entry, 12,500!", ["A", "re", "-", "entry", ",", "12", ",", "500", "!"]),
+        ("茶碗と tea", ["茶", "碗", "と", "tea"]),
+        ("cre\u0300me हिन्दी", ["cre\u0300me", "हिन्दी"]),
+        (" \n", []),
+    ],
+)
+def test_tokens_that_sizes_are_counted_in(text, found):
+    assert [text[a:b] for a, b in token_ranges(text)] == found
+
+
+def test_token_windows():
+    text = "a b c d e f g"
+    assert [text[a:b] for a, b in ranges(tokens(*doc(text), max_tokens=3, overlap_tokens=1))] == [
+        "a b c",
+        "c d e",
+        "e f g",
+    ]
+
+
+def test_hierarchical_chunks_hold_no_heading_and_a_bare_heading_gives_none():
+    text = "Intro.\n\n# One\n\n## Deep\n\nBeta. Gamma.\n\n# Two"
+    headings = tuple(
+        Heading(text.index(line), text.index(line) + len(line), line.count("#"))
+        for line in ("# One", "## Deep", "# Two")
+    )
+    document, layout = doc(text, headings)
+    units = hierarchical(document, layout, max_chars=7)
+    assert [(document[unit.span], unit.context) for unit in units] == [
+        ("Intro.", "Title"), ("Beta.", "Title > One > Deep"), ("Gamma.", "Title > One > Deep")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("茶を飲む。急須を洗う。", ["茶を飲む。", "急須を洗う。"]),
+        ("「行く。」彼は言った。", ["「行く。」", "彼は言った。"]),
+        ("پانی گرم ہے؟ ہاں.", ["پانی گرم ہے؟", "ہاں."]),
+        ("पानी गरम है। चाय बनी।", ["पानी गरम है।", "चाय बनी।"]),
+    ],
+)
+def test_sentences_of_other_scripts(text, found):
+    assert [text[a:b] for a, b in sentences(text)] == found
+
+
+def test_no_sentence_ends_inside_a_fence():
+    text = "Run it.\n\n```\nprint(1). # one\n\nprint(2)\n```\n\nDone."
+    assert [text[a:b] for a, b in sentences(text)] == ["Run it.", "```\nprint(1). # one\n\nprint(2)\n```", "Done."]
+    assert "~~~" in (open_ended := "~~~\na. b\n\nc") and [open_ended[a:b] for a, b in sentences(open_ended)] == [
+        open_ended
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_char": 3}, "unknown option 'max_char' .did you mean"),
+        ({"max_chars": 3}, "known: max_tokens, overlap_tokens"),
+    ],
+)
+def test_an_option_of_another_chunker_is_named(options, message):
+    with pytest.raises(BadInput, match=message):
+        chunk_corpus(Corpus((), {}, {}), {"tokens" if "max_chars" in options else "fixed": options})

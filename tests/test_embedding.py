@@ -11,6 +11,7 @@ import pytest
 from localeval import embedding
 from localeval.onnxmodel import OnnxEmbedder, exported
 from localeval.records import BadInput, Span
+from localeval.vectors import VectorCache
 
 MINILM = embedding.CARDS["minilm"]
 here = embedding.locate(MINILM)
@@ -136,18 +137,6 @@ def test_every_small_file_of_a_model_is_part_of_what_vectors_depend_on(tmp_path)
     assert len(seen) == 3
 
 
-def test_a_broken_vector_file_is_made_again(tmp_path):
-    class Fixed:
-        card, settings = MINILM, {"model": "fixed"}
-        encode = staticmethod(lambda texts: np.eye(len(texts), 4, dtype=np.float32))
-
-    cache = embedding.VectorCache(tmp_path)
-    first = cache.passages(Fixed(), ["a", "b"])["vectors"]
-    (path,) = tmp_path.glob("*.npz")
-    path.write_bytes(path.read_bytes()[:40])
-    assert np.array_equal(cache.passages(Fixed(), ["a", "b"])["vectors"], first)
-
-
 class Echo:
     """Stands where a model or its tokenizer would, and keeps what it was given."""
 
@@ -175,10 +164,10 @@ def test_vectors_made_in_another_way_are_never_taken_from_the_cache(tmp_path, ch
     embedder = OnnxEmbedder.__new__(OnnxEmbedder)
     embedder.card, embedder._max_tokens = embedding.CARDS["e5-small"], 512
     embedder._files = "0"
-    cache = embedding.VectorCache(tmp_path)
-    before = cache._path("pooled", embedder, ["tea"])
+    cache = VectorCache(tmp_path)
+    before = cache._store(embedder, "pooled")
     embedder.card = replace(embedder.card, **change)
-    assert cache._path("pooled", embedder, ["tea"]) != before
+    assert cache._store(embedder, "pooled") != before
 
 
 @pytest.mark.slow
@@ -207,17 +196,6 @@ def test_token_vectors_are_unit_rows_without_special_tokens(minilm):
     assert np.linalg.norm(tokens.astype(np.float32), axis=1) == pytest.approx(np.ones(4), abs=2e-3)
     (long,) = minilm.encode_tokens(["word " * 400])
     assert len(long) == 254
-
-
-@pytest.mark.slow
-@needs_model
-def test_vectors_are_made_once_and_keyed_by_text_and_settings(minilm, tmp_path, monkeypatch):
-    cache, texts = embedding.VectorCache(tmp_path), ["one", "two"]
-    first = cache.passages(minilm, texts)
-    monkeypatch.setattr(minilm, "encode", lambda *_: pytest.fail("computed again"))
-    assert np.array_equal(cache.passages(minilm, texts)["vectors"], first["vectors"]) and first["seconds"] > 0
-    assert cache._path("pooled", minilm, texts) != cache._path("pooled", minilm, ["two", "one"])
-    assert cache._path("pooled", minilm, texts) != cache._path("tokens", minilm, texts)
 
 
 @pytest.mark.slow

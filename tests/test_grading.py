@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval.grading import Units, collapse, grade, overlap_share
+from localeval.grading import Units, character_scores, character_table, collapse, grade, merged, overlap_share
 from localeval.records import Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
 
 # One manual of 100 characters: two pages, five chunks of 20 (c1..c5). Another of 40: one page, two chunks.
@@ -184,3 +186,53 @@ def test_no_ranking_beats_the_ideal(units, evidence):
         assert sorted((gain for _, gain in graded.gains), reverse=True) == list(graded.ideal)
         found = [index for _, indexes in graded.covers for index in indexes]
         assert len(found) == len(set(found)) <= len(evidence)
+
+
+def retrieved(*spans):
+    return [Hit(span, 1.0 / rank) for rank, span in enumerate(spans, 1)]
+
+
+def test_characters_are_counted_once_by_hand():
+    query = Query("q", "?", (ask(10, 30), ask(25, 45)))  # 35 characters, 10 to 45
+    overlapping = retrieved(Span("manual.pdf", 0, 20), Span("manual.pdf", 15, 40), Span("other.pdf", 0, 20))  # 40 + 20
+    assert character_scores(overlapping, query, 10) == (30 / 35, 30 / 60, 30 / 65)
+    assert character_scores(overlapping, query, 1) == (10 / 35, 10 / 20, 10 / 45)
+    assert character_scores([], query, 10) == (0.0, 0.0, 0.0)
+    assert character_scores(overlapping, Query("q", "?"), 10) is None
+    assert character_scores(overlapping, Query("q", "?", (ask(0, 50, "page"),)), 10) is None
+
+
+spans_of_one = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=1, max_size=8)
+
+
+@given(spans_of_one, spans_of_one, st.integers(1, 8))
+def test_characters_agree_with_sets_of_places(evidence, hits, cutoff):
+    place = lambda ranges: {at for start, length in ranges for at in range(start, start + length)}
+    wanted, found = place(evidence), place(hits[:cutoff])
+    query = Query("q", "?", tuple(ask(start, start + length) for start, length in evidence))
+    got = character_scores(retrieved(*(Span("manual.pdf", a, a + n) for a, n in hits)), query, cutoff)
+    if not wanted:
+        assert got is None
+        return
+    both = len(wanted & found)
+    assert got == (both / len(wanted), both / len(found) if found else 0.0, both / len(wanted | found))
+
+
+@given(spans_of_one)
+def test_merged_spans_are_disjoint_and_hold_the_same_characters(ranges):
+    one = merged(Span("manual.pdf", a, a + n) for a, n in ranges)
+    assert all(before.end < after.start for before, after in pairwise(one))
+    assert sum(map(len, one)) == len({at for a, n in ranges for at in range(a, a + n)})
+
+
+def test_a_table_of_characters_leaves_out_questions_without_spans():
+    queries = [Query("a", "?", (ask(0, 10),), origin="human"), Query("b", "?")]
+    queries.append(Query("c", "?", (ask(0, 10),)))
+    table = character_table({("s", "a"): retrieved(C1), ("s", "b"): retrieved(C1)}, queries, 5)
+    missed = table[table["query_id"] == "c"]
+    assert missed["value"].tolist() == [0.0, 0.0, 0.0], "no hit for a question is nothing found, not a question less"
+    table = table[table["query_id"] != "c"]
+    assert table["query_id"].unique().tolist() == ["a"] and set(table["rule"]) == {"characters"}
+    assert dict(zip(table["metric"], table["value"], strict=True)) == {
+        "char_recall@5": 1.0, "char_precision@5": 0.5, "char_iou@5": 0.5
+    }  # fmt: skip

@@ -25,7 +25,17 @@ def test_source_notebooks_are_thin(path):
 
 def test_the_notebooks_exist_and_read_only_earlier_ones():
     names = [path.stem for path in NOTEBOOKS]
-    assert names == ["10_ingest", "20_gold", "30_sweep", "40_rerank", "45_damage", "50_statistics", "60_groundedness"]
+    assert names == [
+        "10_ingest",
+        "15_quality",
+        "20_gold",
+        "30_sweep",
+        "40_rerank",
+        "42_depth",
+        "45_damage",
+        "50_statistics",
+        "60_groundedness",
+    ]
     for path in NOTEBOOKS:
         source = build.read_source(PROJECT, path.stem)
         reads = source.metadata["localeval"]["reads"]

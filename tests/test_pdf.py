@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+import zlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval import child, pdf
+from localeval import child, pagecache, pdf, pdfchild
 from localeval import layout as layouts
 from localeval.corpus import Corpus, Signals, read_jsonl, write_jsonl
 from localeval.records import BadInput, Span
@@ -57,11 +60,11 @@ def raw_pdf(path: Path, *objects: bytes) -> Path:
 def inside(monkeypatch):
     """The same messages without the time a process takes; for tests of what is made of them."""
 
-    def messages(path, page_seconds):
-        told = (json.loads(json.dumps(message)) for message in pdf._told(str(path)))
+    def part(path, page_seconds, form, part, parts, stop=None):
+        told = (json.loads(json.dumps(message)) for message in pdfchild.told(str(path), form, part, parts))
         yield from (message for message in told if not message.get("done"))
 
-    monkeypatch.setattr(pdf, "messages", messages)
+    monkeypatch.setattr(pdf, "_part", part)
 
 
 def stream(content: bytes, extra: bytes = b"") -> bytes:
@@ -112,30 +115,30 @@ def test_labels_are_what_the_pages_print(tmp_path, inside):
 
 
 def test_ligatures_unknown_glyphs_and_nul(tmp_path):
-    """Codes 1, 2 and 3 are mapped to the ligature fi, to NUL and to half a surrogate; code 4 to nothing."""
+    """Codes 1, 2, 3 and 5 are mapped to the ligature fi, to NUL, to half a surrogate and to a soft hyphen; code 4 to nothing."""
     cmap = b"""/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /X def
 1 begincodespacerange <00> <FF> endcodespacerange
-4 beginbfchar <01> <FB01> <02> <0000> <41> <0041> <03> <D800> endbfchar endcmap end end"""
+5 beginbfchar <01> <FB01> <02> <0000> <41> <0041> <03> <D800> <05> <00AD> endbfchar endcmap end end"""
     font = b"<</Type/Font/Subtype/Type3/FontBBox[0 0 500 500]/FontMatrix[.001 0 0 .001 0 0]/FirstChar 1/LastChar 65"
     widths = b"/Widths[%s]" % (b"500 " * 65)
-    names = b"/Encoding<</Type/Encoding/Differences[1/a1/a2/a3/a4 65/A]>>"
-    glyphs = b"/CharProcs<<%s>>" % b"".join(b"/%s 7 0 R" % n for n in (b"a1", b"a2", b"a3", b"a4", b"A"))
+    names = b"/Encoding<</Type/Encoding/Differences[1/a1/a2/a3/a4/a5 65/A]>>"
+    glyphs = b"/CharProcs<<%s>>" % b"".join(b"/%s 7 0 R" % n for n in (b"a1", b"a2", b"a3", b"a4", b"a5", b"A"))
     page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]/Contents 5 0 R/Resources<</Font<</F 4 0 R>>>>>>"
     path = raw_pdf(
         tmp_path / "a.pdf", CATALOG, ONE_PAGE, page,
         font + widths + names + glyphs + b"/ToUnicode 6 0 R>>",
-        stream(b"BT /F 12 Tf 50 200 Td <410141> Tj 0 -40 Td <41024104> Tj ET"),
+        stream(b"BT /F 12 Tf 50 200 Td <410141> Tj 0 -40 Td <410541410505> Tj 0 -14 Td <41024104> Tj ET"),
         stream(cmap), stream(b"500 0 d0 0 0 500 500 re f"),
     )  # fmt: skip
     document, layout = pdf.read(path, "a.pdf")
-    assert document.text.startswith("AfiA")
+    assert document.text.startswith("AfiA\n\nAAAA"), "the soft hyphens are gone, and the break behind them"
     assert "\x00" not in document.text and document.text.endswith("\ufffd")
     document.text.encode("utf-8")
     assert layout.signals[0].removed_chars in (0, 1)  # the library may drop the NUL itself
 
 
 def test_controls_and_half_surrogates_never_reach_a_text():
-    assert pdf._clean("a\x00b\x1f\ud83dc\u2028d\ufeff") == ("ab\ufffdc d", 3)
+    assert pdfchild.clean("a\x00b\x1f\ud83dc\u2028d\ufeff") == ("ab\ufffdc d", 3)
 
 
 def test_a_layout_survives_being_written(tmp_path):
@@ -200,7 +203,7 @@ def test_right_to_left_columns_start_on_the_right():
 def test_rows_of_a_table_stay_rows(tmp_path, inside):
     cells = [(x, 100 + 12 * i, f"{name} {i}") for i in range(20) for x, name in ((60, "salt"), (320, "kg"))]
     document, layout = pdf.read(make(tmp_path / "a.pdf", cells), "a.pdf")
-    assert document.text.split("\n")[:2] == ["salt 0 kg 0", "salt 1 kg 1"]
+    assert document.text.split("\n")[:2] == ["salt 0\tkg 0", "salt 1\tkg 1"]
     assert layout.headings == ()
 
 
@@ -217,6 +220,37 @@ def test_text_at_an_angle_keeps_its_order(tmp_path, inside):
     assert [signals.rotated_text for signals in layout.signals] in ([1.0, 0.0], [1.0, 1.0])
     box = layout.lines[1].box
     assert (layout.pages[1].width, layout.pages[1].height) == (842, 595) and box[2] <= 842 and box[3] <= 595
+
+
+def test_a_sideways_table_is_in_order_or_said_to_be_turned(tmp_path, inside):
+    source = pymupdf.open()
+    for rotation in (0, 90, 180, 270):
+        page = source.new_page()
+        for row, text in enumerate(("anchor mass 12 kg", "chain mass 90 kg")):
+            place = (300 + 40 * row, 400) if rotation in (90, 270) else (300, 400 + 40 * row)
+            page.insert_text(place, text, rotate=rotation)
+    for rotation in (90, 180, 270):
+        source.new_page().insert_text((200, 300), "anchor mass 12 kg")
+        source[-1].set_rotation(rotation)
+    source.save(tmp_path / "a.pdf")
+    document, layout = pdf.read(tmp_path / "a.pdf", "a.pdf")
+    for page, signals in zip(layout.pages, layout.signals, strict=True):
+        text = document.text[page.start : page.end]
+        assert "anchor mass 12 kg" in text and (signals.rotated_text == 1.0 or page.index == 0)
+    assert pdf.pages(tmp_path / "a.pdf", "a.pdf")[0].text == document.text
+
+
+def test_a_range_over_a_divided_word_lies_in_both_lines(tmp_path, inside):
+    lines = [(72, 100, "Old lan-"), (72, 112, "terns burn."), (72, 150, "Two lanterns.")]
+    document, layout = pdf.read(
+        make(tmp_path / "a.pdf", lines, [(72, 100, "Cut wind-")], [(72, 100, "powered")]), "a.pdf"
+    )
+    assert document.text == "Old lanterns burn.\n\nTwo lanterns.\n\nCut wind-\n\npowered"
+    start = document.text.index("lanterns")
+    touched = [line for line in layout.lines if line.start < start + 8 and line.end > start]
+    assert [document.text[line.start : line.end] for line in touched] == ["Old lan", "terns burn."]
+    assert touched[0].box[3] < touched[1].box[3]
+    assert [document.text[page.start : page.end] for page in layout.pages][1:] == ["Cut wind-", "powered"]
 
 
 # Headings and titles
@@ -346,7 +380,10 @@ def signalled(tmp_path_factory):
     document.new_page()
     path = tmp_path_factory.mktemp("signals") / "a.pdf"
     document.save(path)
-    return pdf.read(path, "a.pdf")
+    light = pdf.pages(path, "a.pdf")
+    document, layout = pdf.read(path, "a.pdf")
+    assert (light[0], light[1].signals, light[1].notes) == (document, layout.signals, layout.notes)
+    return document, layout
 
 
 def test_signals_of_images_hidden_text_and_drawings(signalled):
@@ -355,6 +392,19 @@ def test_signals_of_images_hidden_text_and_drawings(signalled):
     assert half.image_coverage == pytest.approx(0.5, abs=0.02) and half.invisible_text == 0
     assert drawing.vectors >= 60 and drawing.image_coverage == 0
     assert blank == Signals()
+
+
+def test_text_under_a_page_sized_image_is_hidden_and_text_over_it_is_not(tmp_path):
+    document = pymupdf.open()
+    picture = pymupdf.Pixmap(pymupdf.csGRAY, pymupdf.IRect(0, 0, 20, 20))
+    picture.clear_with(120)
+    for over in (True, False):
+        page = document.new_page()
+        page.insert_text((72, 100), PROSE)
+        page.insert_image(page.rect, pixmap=picture, overlay=not over)
+    document.save(tmp_path / "a.pdf")
+    slide, scan = pdf.read(tmp_path / "a.pdf", "a.pdf")[1].signals
+    assert (slide.invisible_text, scan.invisible_text) == (0.0, 1.0)
 
 
 def test_pages_without_a_text_layer_are_named(signalled):
@@ -447,19 +497,170 @@ def test_a_page_that_takes_too_long_is_stopped_with_its_process(tmp_path, monkey
     assert time.monotonic() - start < 15 and children[0].returncode is not None
 
 
-@pytest.mark.parametrize(
-    ("says", "message"),
-    [('{"pages": 3}\\n{}\\n', "stopped after 1 pages"), ("", "after 0 pages"), ('{"pages": 3}', "after 0 pages")],
-)
-def test_a_parser_that_dies_is_reported(monkeypatch, says, message):
-    command = [sys.executable, "-c", f"print(end='{says}')"]
-    monkeypatch.setattr(child, "module_command", lambda *arguments: command)
-    with pytest.raises(BadInput, match=rf"a\.pdf: .*{message}"):
+HOSTILE = {
+    "forms within forms": bomb,
+    "paths": lambda path: packed(path, b"0 0 m 9 9 l S " * 3_000_000),
+    "text": lambda path: packed(path, b"BT /F 9 Tf " + b"(bomb) Tj " * 3_000_000 + b"ET"),
+}
+
+
+def packed(path, content):
+    """One page of this content, compressed: a few kilobytes."""
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 90 90]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>"
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"
+    return raw_pdf(path, CATALOG, ONE_PAGE, page, stream(zlib.compress(content, 1), b"/Filter/FlateDecode"), font)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_pages_end_within_their_bound(tmp_path, name):
+    path, start = HOSTILE[name](tmp_path / "bomb.pdf"), time.monotonic()
+    with pytest.raises(BadInput, match=r"page 1 took longer than 0\.3 s|stopped after 0 pages"):
+        pdf.pages(path, "bomb.pdf", page_seconds=0.3)
+    assert time.monotonic() - start < 15
+
+
+def test_huge_pages_and_pictures_are_read_without_being_drawn(tmp_path):
+    image = b"/Type/XObject/Subtype/Image/Width 35000/Height 35000/BitsPerComponent 1/ColorSpace/DeviceGray"
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 2000000 2000000]/Contents 4 0 R/Resources<</XObject<</X 5 0 R>>>>>>"
+    path = raw_pdf(
+        tmp_path / "a.pdf", CATALOG, ONE_PAGE, page, stream(b"2000000 0 0 2000000 0 0 cm /X Do"),
+        stream(zlib.compress(bytes(35000 // 8 * 35000 // 1000), 9), image + b"/Filter/FlateDecode"),
+    )  # fmt: skip
+    document, layout = pdf.read(path, "a.pdf", page_seconds=5)
+    assert document.text == "" and layout.signals[0].image_coverage == 1.0
+    assert layout.notes == ("no text layer on page 1 of 1 (counted from 1): images or drawings only",)
+
+
+def with_bombs(path, pages: int, bombs: set[int]):
+    """Pages of one line, but for those that hang the parser."""
+    bomb(path.with_name("bomb-only.pdf"))
+    document, hostile = pymupdf.open(), pymupdf.open(path.with_name("bomb-only.pdf"))
+    for number in range(1, pages + 1):
+        if number in bombs:
+            document.insert_pdf(hostile)
+        else:
+            document.new_page().insert_text((72, 100), f"page {number} is here")
+    document.save(path)
+    return path
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_page_that_hangs_takes_no_other_page_with_it(tmp_path, workers):
+    path = with_bombs(tmp_path / "a.pdf", 4, {2})
+    document, layout = pdf.read(path, "a.pdf", page_seconds=1.0, workers=workers, cache=tmp_path / "cache")
+    assert document.text == "page 1 is here\n\n\n\npage 3 is here\n\npage 4 is here"
+    assert [signals.unreadable for signals in layout.signals] == [False, True, False, False]
+    assert layout.notes == (
+        "text could not be read on page 2 of 4 (counted from 1)",
+        "page 2 took longer than 1 s and was stopped; export it again, or remove it",
+    )
+    assert not (tmp_path / "cache").exists(), "another day the page may be read"
+
+
+def test_the_parser_begins_again_a_few_times_only(monkeypatch):
+    started = []
+    says = json.dumps({"pages": 9, "first": 0, "end": 9, "repaired": False})
+    command = [sys.executable, "-c", f"print({says!r})"]
+    monkeypatch.setattr(child, "module_command", lambda *arguments: started.append(arguments) or command)
+    with pytest.raises(BadInput, match="stopped after 3 pages"):
+        list(pdf.messages(Path("a.pdf"), 5))
+    assert [arguments[5:] for arguments in started] == [(), ("1",), ("2",), ("3",)]
+
+
+@pytest.mark.parametrize("says", ["", '{"pages": 3'])
+def test_a_parser_that_dies_before_it_begins_is_reported(monkeypatch, says):
+    monkeypatch.setattr(child, "module_command", lambda *arguments: [sys.executable, "-c", f"print(end='{says}')"])
+    with pytest.raises(BadInput, match=r"a\.pdf: .*stopped after 0 pages"):
         list(pdf.messages(Path("a.pdf"), 5))
 
 
+# Several workers, the cache, progress
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory):
+    pages = [[(72, 40, "Port Rules"), *body(120), (290, 780, str(i))] for i in range(1, 8)]
+    labels = [{"startpage": 0, "style": "r", "firstpagenum": 1}, {"startpage": 5, "style": "D", "firstpagenum": 1}]
+    return make(tmp_path_factory.mktemp("long") / "a.pdf", *pages, labels=labels, outline=[[1, "Port Rules", 1]])
+
+
+def test_two_workers_read_what_one_reads(long_file):
+    seen = []
+    one = pdf.read(long_file, "a.pdf", workers=1)
+    two = pdf.read(long_file, "a.pdf", workers=2, progress=lambda done, total: seen.append((done, total)))
+    assert one == two and [page.label for page in one[1].pages] == ["i", "ii", "iii", "iv", "v", "1", "2"]
+    assert seen == [(done, 7) for done in range(1, 8)]
+    light = pdf.pages(long_file, "a.pdf", workers=3)
+    assert light[0] == one[0] and light[1].pages == one[1].pages and light[1].lines == ()
+
+
+def test_small_files_have_one_worker(long_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert pdf.default_workers(long_file) == 1
+    assert pdf.default_workers(written(tmp_path / "large.pdf", bytes(pdf.LARGE_BYTES))) == 2
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert pdf.default_workers(tmp_path / "large.pdf") == 1
+
+
+def test_what_was_read_is_not_read_again(long_file, tmp_path, monkeypatch, inside):
+    cache = tmp_path / "cache"
+    first = pdf.read(long_file, "a.pdf", cache=cache)
+    light = pdf.pages(long_file, "a.pdf", cache=cache)
+    assert len(list(cache.iterdir())) == 2, "the two forms of a page are kept apart"
+    with monkeypatch.context() as without:
+        without.setattr(pdf, "_part", None)  # no child can begin
+        assert pdf.read(long_file, "b.pdf", cache=cache)[1].pages == first[1].pages
+        assert pdf.pages(long_file, "a.pdf", cache=cache) == light
+        without.setattr(pagecache, "_library", lambda: "another version")
+        with pytest.raises(TypeError):
+            pdf.pages(long_file, "a.pdf", cache=cache)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other", "short"])
+def test_a_damaged_entry_is_read_anew_and_replaced(long_file, tmp_path, damage, inside):
+    expected = pdf.pages(long_file, "a.pdf", cache=tmp_path)
+    (entry,) = tmp_path.iterdir()
+    whole = entry.read_bytes()
+    lines = gzip.decompress(whole).splitlines()
+    entry.write_bytes({
+        "cut": whole[:-20],
+        "flipped": whole[:60] + bytes([whole[60] ^ 255]) + whole[61:],
+        "empty": b"",
+        "other": b"{}",
+        "short": gzip.compress(b"\n".join([*lines[:-2], json.dumps({"done": len(lines) - 2}).encode()])),
+    }[damage])  # fmt: skip
+    assert list(pagecache.read(entry) or []) == []
+    assert pdf.pages(long_file, "a.pdf", cache=tmp_path) == expected
+    assert entry.read_bytes() == whole and list(tmp_path.iterdir()) == [entry]
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(long_file, tmp_path, inside):
+    blocked = written(tmp_path / "file", b"no folder")
+    assert pdf.pages(long_file, "a.pdf", cache=blocked)[0].text
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_ends_the_children_and_leaves_no_entry(long_file, tmp_path, monkeypatch, workers):
+    children = []
+
+    class Watched(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            children.append(self)
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(child.subprocess, "Popen", Watched)
+    with pytest.raises(KeyboardInterrupt):
+        pdf.read(long_file, "a.pdf", workers=workers, cache=tmp_path / "cache", progress=interrupt)
+    assert len(children) == workers and all(one.returncode is not None for one in children)
+    assert not (tmp_path / "cache").exists()
+
+
 def test_as_many_pages_must_come_out_as_went_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(pdf, "messages", lambda path, seconds: (message for message in [{"pages": 2}, {}]))
+    header, page = {"pages": 2, "repaired": False, "end": 2}, {"signals": {"repaired": False}}
+    monkeypatch.setattr(pdf, "_part", lambda *arguments: (message for message in [header, page]))
     with pytest.raises(BadInput, match="1 of 2 pages"):
         pdf.read(make(tmp_path / "a.pdf", []), "a.pdf")
 
@@ -489,7 +690,18 @@ def test_a_real_manual():
     assert len(layout.headings) == 145  # as many as its outline has entries
     assert shown(document, layout.headings[:2]) == ["Preface", "1 Introduction and preliminaries"]
     marked = shown(document, layout.boilerplate)
-    assert len(marked) > 105 and "Chapter 5: Arrays and matrices 21" in marked
+    assert len(marked) > 105 and "Chapter 5: Arrays and matrices\t21" in marked
+
+
+@real
+@pytest.mark.parametrize(
+    "name", ["2c_acm_sigconf.pdf", "rtl_samplebook_ar.pdf", "ocr_epson_agreement.pdf", "rot_orient.pdf"]
+)
+def test_the_light_reading_of_a_real_file_says_the_same(name):
+    (document, layout), light = pdf.read(Path(REAL) / name, name), pdf.pages(Path(REAL) / name, name, workers=2)
+    assert light[0] == document
+    assert (light[1].pages, light[1].signals, light[1].notes) == (layout.pages, layout.signals, layout.notes)
+    assert not re.search("[\u00ad\ufb00-\ufb06\ufb50-\ufd3d\ufd40-\ufdff\ufe70-\ufefc]", document.text)
 
 
 @real

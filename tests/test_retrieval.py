@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,8 +9,8 @@ from hypothesis import strategies as st
 
 from localeval.records import BadInput, Hit, Span
 from localeval.rerank import MaxSim
-from localeval.retrieval import BM25, Dense, Fused, Reranked, Shuffled, fuse, phase, rank, timed
-from localeval.tokens import TOKENISERS, ascii_words, code_aware, fold, words, words_tr
+from localeval.retrieval import Dense, Fused, Reranked, Shuffled, fuse, phase, rank, timed
+from localeval.vectors import Stored, packed
 
 
 def spans(*names):
@@ -35,124 +31,6 @@ class Fixed:
 
     def search(self, query, k):
         return self.hits[:k]
-
-
-def test_bm25_by_hand():
-    index = BM25(spans("a", "b", "c"), ["kiln kiln fire", "kiln ash", "glaze"], words)
-    (first, second) = index.search("kiln", 10)
-    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
-    expected = idf * 2 * 2.5 / (2 + 1.5 * (0.25 + 0.75 * 3 / 2))
-    assert first == Hit(Span("a", 0, 1), round(expected, 6))
-    assert second.span.doc_id == "b"
-
-
-def test_a_term_in_half_of_the_texts_still_counts():
-    texts = ["kettle steam", "kettle lid", "spoon lid", "fork steam"]
-    lucene = BM25(spans(*"abcd"), texts, words).search("kettle", 10)
-    assert docs(lucene) == ["a", "b"] and all(hit.score > 0 for hit in lucene)
-    okapi = BM25(spans(*"abcd"), texts, words, variant="okapi").search("kettle", 10)
-    assert [hit.score for hit in okapi] == [0.0, 0.0], (
-        "the reference arm keeps its zero, and still returns only matches"
-    )
-    both = BM25(spans("a", "b"), ["tea pot", "tea cup"], words).search("tea", 10)
-    assert all(hit.score > 0 for hit in both)
-
-
-@pytest.mark.parametrize(
-    ("texts", "query"), [([], "tea"), (["", ""], "tea"), (["tea"], ""), (["tea"], "?!"), (["tea"], "coffee")]
-)
-def test_nothing_in_common_returns_nothing(texts, query):
-    assert BM25(spans(*"ab"[: len(texts)]), texts, words).search(query, 10) == []
-
-
-def test_unknown_variant_and_repeated_ids():
-    with pytest.raises(BadInput, match="known: lucene, okapi"):
-        BM25(spans("a"), ["x"], words, variant="bm26")
-    with pytest.raises(ValueError, match="two units have the id a#0-1"):
-        BM25(spans("a", "a"), ["x", "y"], words)
-
-
-vocabulary = st.lists(st.sampled_from(["tea", "kiln", "fire", "ash", "lid", "pot"]), max_size=6).map(" ".join)
-
-
-@given(st.lists(vocabulary, min_size=1, max_size=8), vocabulary)
-def test_every_text_with_a_query_term_is_found_with_a_positive_score(texts, query):
-    names = [f"d{i}" for i in range(len(texts))]
-    hits = BM25(spans(*names), texts, words).search(query, 100)
-    wanted = {name for name, text in zip(names, texts, strict=True) if set(text.split()) & set(query.split())}
-    assert set(docs(hits)) == wanted and all(hit.score > 0 for hit in hits)
-
-
-def test_accented_words_share_no_letters():
-    index = BM25(spans("a", "b"), ["Die Kühe über dem Hügel", "Die Tür steht offen"], code_aware)
-    assert index.search("für Öl", 10) == [] and docs(index.search("TÜR", 10)) == ["b"]
-
-
-WHOLE = [tokenise for name, tokenise in TOKENISERS.items() if name != "ascii_words"]
-
-
-@pytest.mark.parametrize("tokenise", WHOLE)
-@pytest.mark.parametrize(
-    ("text", "query"),
-    [
-        ("the kiln fires at nine", "when does the kiln fire"),
-        ("Bursa'nın fırını", "Bursa’nın"),
-        ("Bursa’nın fırını", "Bursa"),
-        ("do not, or don’t, pour", "don't?"),
-        ("crème brûlée", "cre\u0300me bru\u0302le\u0301e"),
-        ("cre\u0300me", "crème"),
-        ("ﬂat stone", "flat"),
-        ("ＯＡＫ stool", "oak"),
-        ("seal BX-2207 here", 'BX-2207: "'),
-        ("ash::sieve", "ash::sieve*"),
-        ("a load of 12,500 kg", "12,500"),
-        ("re-entry valve", "re entry"),
-        ("古い土鍋で米を炊く", "土鍋"),
-        ("緑茶を飲む", "茶"),
-        ("ดื่มชาเขียวร้อน", "ชาเขียว"),
-        ("x axis", "x"),
-    ],
-)
-def test_a_query_meets_its_text_however_both_were_typed(tokenise, text, query):
-    index = BM25(spans("other", "text"), ["nothing to see", text], tokenise)
-    assert docs(index.search(query, 10)) == ["text"]
-
-
-@pytest.mark.parametrize(
-    ("text", "query"), [("re-entry valve", "reentry"), ("a load of 12,500 kg", "12500"), ("3,5 mm", "35")]
-)
-def test_what_the_rule_of_words_is_known_to_miss(text, query):
-    assert BM25(spans("text"), [text], code_aware).search(query, 10) == []
-
-
-def test_part_of_a_number_never_goes_before_that_number():
-    index = BM25(spans("part", "whole"), ["a load of 12,500 kg", "a load of 500 kg"], code_aware)
-    assert docs(index.search("500", 10)) == ["whole", "part"]
-
-
-def test_an_identifier_is_found_by_its_parts_and_first_by_itself():
-    texts = ["parse http header v 2", "parseHTTPHeader_v2", "parseHTTPHeader_v3"]
-    index = BM25(spans(*"abc"), texts, code_aware)
-    assert docs(index.search("parseHTTPHeader_v2", 10))[0] == "b" and len(index.search("http header", 10)) == 3
-
-
-@pytest.mark.parametrize("tokenise", [words, code_aware])
-@given(text=st.text(st.sampled_from("aZé ıİßﬁ_-'’7½茶と急ชกשجक\u0300\u00ad"), max_size=30))
-def test_no_letter_is_lost(tokenise, text):
-    assert {letter for letter in fold(text) if letter.isalnum()} <= set("".join(tokenise(text)))
-
-
-def test_turkish_capitals_meet_their_small_letters():
-    for capital, small in (("ILICA", "ılıca"), ("İNCİR", "incir")):
-        assert docs(BM25(spans("text"), [capital], words_tr).search(small, 1)) == ["text"]
-
-
-@given(st.permutations(range(5)))
-def test_the_order_of_input_does_not_matter(order):
-    texts = ["tea pot", "tea cup", "tea", "lid", "tea pot"]
-    names = "abcde"
-    shuffled = BM25(spans(*(names[i] for i in order)), [texts[i] for i in order], words)
-    assert shuffled.search("tea pot", 9) == BM25(spans(*names), texts, words).search("tea pot", 9)
 
 
 def test_ties_are_broken_by_place_and_scores_rounded_first():
@@ -224,6 +102,19 @@ def test_rrf_ties_by_place():
     assert docs(fused) == ["k", "m"] and fused[0].score == pytest.approx(0.032522, abs=1e-6)
 
 
+def test_weights_by_hand():
+    heavy = fuse([Fixed(*"uvw").hits, Fixed(*"tws").hits], weights=[3, 1])
+    assert docs(heavy)[:2] == ["w", "u"] and heavy[1].score == pytest.approx(3 / 61)
+    assert docs(fuse([Fixed("u").hits, Fixed("t").hits], weights=[0, 1])) == ["t"]
+    assert fuse([Fixed("u").hits, Fixed("t").hits], weights=[1, 1]) == fuse([Fixed("u").hits, Fixed("t").hits])
+
+
+@pytest.mark.parametrize("weights", [[1], [0, 0], [-1, 2], [float("nan"), 1], [float("inf"), 1], ["a", 1]])
+def test_weights_that_cannot_be_are_refused(weights):
+    with pytest.raises(BadInput, match="give a number of 0 or more for each of 2 lists"):
+        fuse([Fixed("u").hits, Fixed("t").hits], weights=weights)
+
+
 rankings = st.lists(st.permutations("klmnop").map(lambda names: names[:4]), min_size=2, max_size=4)
 
 
@@ -273,14 +164,14 @@ def test_reranking_ten_cannot_change_the_set_of_ten():
 
 
 def test_maxsim_by_hand():
-    one, two = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.6, 0.8]])
-    scorer = MaxSim(
-        spans("one", "two"),
-        np.concatenate([one, two]).astype(np.float16),
-        np.array([0, 2, 3]),
-        lambda q: np.array([[1.0, 0.0], [0.0, 1.0]]),
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=np.float16)
+    stored = Stored(vectors, np.array([0, 2, 3]), np.array([2, 3, 3]), 0.0)
+    scorer = MaxSim(spans("one", "two", "none"), stored, lambda q: np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert scorer("?", spans("two", "one", "none")) == pytest.approx([(0.6 + 0.8) / 2, 1.0, -1.0], abs=1e-3)
+    eight = Stored(packed(vectors, np.int8), stored.starts, stored.ends, 0.0)
+    assert MaxSim(spans("one", "two", "none"), eight, scorer._encode)("?", spans("two", "one")) == pytest.approx(
+        scorer("?", spans("two", "one")), abs=4e-3
     )
-    assert scorer("?", spans("two", "one")) == pytest.approx([(0.6 + 0.8) / 2, 1.0], abs=1e-3)
 
 
 def test_phases_add_up_and_cost_nothing_unheard():
@@ -294,39 +185,6 @@ def test_phases_add_up_and_cost_nothing_unheard():
     assert seconds == {"a": 2, "total": 5}
     with phase("nobody listens"):
         pass
-
-
-@pytest.mark.parametrize(
-    ("tokenise", "text", "terms"),
-    [
-        (words, "çay ocağı 茶碗 naïve", ["çay", "ocağı", "茶", "茶碗", "碗", "naïve"]),
-        (words, "ﬁnal o\u00adﬃce CAFE\u0301", ["final", "office", "café"]),
-        (ascii_words, "naïve", ["na", "ve"]),
-        (code_aware, "parseHTTPHeader_v2", ["parsehttpheader_v2", "parse", "http", "header", "v", "2"]),
-        (code_aware, "plain words", ["plain", "words"]),
-        (
-            code_aware,
-            "für Müller ÖlTank çayOcağı",
-            ["für", "müller", "öltank", "öl", "tank", "çayocağı", "çay", "ocağı"],
-        ),
-        (code_aware, "_ __init__ a1", ["init", "a1", "a", "1"]),
-        (words, "हिन्दी İstanbul", ["हिन्दी", "istanbul"]),
-        (words, "茶 AI茶v2", ["茶", "ai", "茶", "v2"]),
-        (words, "INDEX Isı", ["index", "isı"]),
-        (words_tr, "IĞDIR İzin I\u0307zin ısı", ["ığdır", "izin", "izin", "ısı"]),
-    ],
-)
-def test_tokenisers(tokenise, text, terms):
-    assert tokenise(text) == terms
-
-
-def test_a_bm25_search_imports_no_heavy_engine():
-    code = (
-        "from localeval import sweep, provenance\nfrom localeval.retrieval import BM25\nfrom localeval.records import Span\n"
-        "from localeval.tokens import words\nassert BM25([Span('a', 0, 3)], ['tea'], words).search('tea', 1)\n"
-        "assert provenance.heavy_modules() == [], provenance.heavy_modules()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_chance_is_the_same_chance_every_time_and_knows_nothing():

@@ -131,7 +131,27 @@ def test_latency_is_a_distribution_by_stage():
         pytest.approx(100),
         8,
     )
-    assert "40.0 to 40.0" in views.stages(stats.latency_table(timings))["repeats_ms"].tolist()
+    assert (
+        row["p99_ms"] == pytest.approx(100)
+        and row["mean_low"] < 40 < row["mean_high"]
+        and row["p95_high"] == pytest.approx(100)
+    )
+    (shown,) = views.stages(stats.latency_table(timings)).to_dict("records")
+    assert shown["repeats_ms"] == "40.0 to 40.0" and shown["samples"] == "8 (indicative only)"
+    assert shown["mean_ms"].startswith("40.0 [")
+
+
+def test_intervals_of_latency_resample_questions_and_not_samples():
+    alike = pd.DataFrame(
+        {"system": "s", "phase": "total", "query_id": np.repeat(list("ab"), 100), "repeat": list(range(100)) * 2}
+    )
+    alike["seconds"] = np.where(alike["query_id"] == "a", 0.01, 0.03)
+    (row,) = stats.latency_table(alike).to_dict("records")
+    assert (row["mean_low"], row["mean_high"]) == (pytest.approx(10), pytest.approx(30)), (
+        "two questions, however often asked, are two"
+    )
+    (one,) = stats.latency_table(alike[alike["query_id"] == "a"]).to_dict("records")
+    assert np.isnan(one["mean_low"]) and one["mean_ms"] == pytest.approx(10)
 
 
 def test_wide_tables_carry_their_denominator():
@@ -247,3 +267,24 @@ def test_one_table_keeps_strata_apart_and_depths_have_a_line_for_each():
     lines = views.depth_under_rules(summary, totals, runs, "s/bm25", "p@1", ["chunk/contains", "chunk/same_document"])
     assert lines.groupby("system", sort=False)["depth"].agg(list).tolist() == [[0, 10, 20]] * 4
     assert lines["system"].unique().tolist()[:2] == ["human, chunk/contains", "human, chunk/same_document"]
+
+
+def test_words_that_stand_in_half_of_the_chunks_are_said(engines):
+    table = sweep.common_terms(engines, [Query("q", "tea")])
+    assert table["chunker"].tolist() == list(engines.chunks) and table["chunks"].tolist() == [
+        len(one) for one in engines.chunks.values()
+    ]
+    assert ((table["share"] >= 0) & (table["share"] <= 1)).all()
+
+
+def test_a_hybrid_says_which_engine_its_hits_come_from():
+    at = [Hit(Span("d", place, place + 1), 1.0) for place in range(4)]
+    hits = {
+        ("c/bm25", "q"): at[:2],
+        ("c/dense:m", "q"): at[1:3],
+        ("c/hybrid:m", "q"): [at[1], at[0], at[2]],
+        ("e/hybrid:m", "q"): at,
+    }
+    systems = [System("c", "bm25"), System("c", "dense", "m"), System("c", "hybrid", "m"), System("e", "hybrid", "m")]
+    (row,) = sweep.sides(hits, systems).to_dict("records")
+    assert row == {"system": "c/hybrid:m", "hits": 3, "both": 1 / 3, "lexical_only": 1 / 3, "dense_only": 1 / 3}

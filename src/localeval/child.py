@@ -13,9 +13,12 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+ASKED_EVERY = 0.1  # seconds between two looks at whether another thread wants the child stopped
 
 
 class TimedOut(Exception):
@@ -40,12 +43,17 @@ def module_command(module: str, *arguments: str, python: str | Path = sys.execut
 
 
 def messages(
-    command: Sequence[str], patience: Iterable[float], *, more: dict[str, str] | None = None
+    command: Sequence[str],
+    patience: Iterable[float],
+    *,
+    more: dict[str, str] | None = None,
+    stop: threading.Event | None = None,
 ) -> Iterator[dict]:
     """What the child says, as it comes; the child is gone when this is closed.
 
     patience: seconds to wait for each message in turn; time that the reader spends on a message does not count. more:
-    environment variables beside those of this process. Raises `TimedOut`, `Died`.
+    environment variables beside those of this process. stop: set by another thread, it ends the child and the messages.
+    Raises `TimedOut`, `Died`.
     """
     package_folder = str(Path(__file__).resolve().parents[1])
     search_path = os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")]))
@@ -59,7 +67,7 @@ def messages(
     )
     heard = 0
     try:
-        for line, waited in _lines(child, iter(patience)):
+        for line, waited in _lines(child, iter(patience), stop):
             if line is None:
                 raise TimedOut(heard, waited)
             message = json.loads(line)
@@ -75,14 +83,16 @@ def messages(
         child.wait()
 
 
-def _lines(child: subprocess.Popen, patience: Iterator[float]) -> Iterator[tuple[bytes | None, float]]:
+def _lines(
+    child: subprocess.Popen, patience: Iterator[float], stop: threading.Event | None
+) -> Iterator[tuple[bytes | None, float]]:
     """Lines of the child's output as they come, with the patience each had; a None, and the end, when one is late."""
     parts: list[bytes] = []
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         seconds = next(patience)
         deadline = time.monotonic() + seconds
-        while selector.select(max(0.0, deadline - time.monotonic())):
+        while _ready(selector, deadline, stop):
             data = os.read(child.stdout.fileno(), 1 << 16)
             if not data:
                 return
@@ -93,6 +103,17 @@ def _lines(child: subprocess.Popen, patience: Iterator[float]) -> Iterator[tuple
                 deadline = time.monotonic() + seconds
             parts.append(rest)
         yield None, seconds
+
+
+def _ready(selector: selectors.BaseSelector, deadline: float, stop: threading.Event | None) -> bool:
+    """True when there is something to read; False at the deadline, or when another thread asks to stop."""
+    while not (stop and stop.is_set()):
+        left = max(0.0, deadline - time.monotonic())
+        if selector.select(min(left, ASKED_EVERY) if stop else left):
+            return True
+        if not left:
+            return False
+    return False
 
 
 # Inside the child

@@ -1,17 +1,21 @@
 """Chunkers: a document in, chunk units out. A chunk is a span; its text is the slice, by construction.
 
-Every chunker takes `(document, layout, max_chars, overlap)` and returns units in order of their start. No unit lies wholly
-inside another, none is blank.
+Every chunker takes `(document, layout, max_chars, overlap)`, or `(document, layout, max_tokens, overlap_tokens)`, and returns units in
+order of their start. No unit lies wholly inside another, none is blank.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from localeval.corpus import Heading, Layout
-from localeval.records import BadInput, Document, Span, Unit
+from localeval.records import BadInput, Document, Span, Unit, near
+from localeval.tokens import token_ranges
 
 Range = tuple[int, int]
 
@@ -22,8 +26,9 @@ ABBREVIATIONS = frozenset((
     "no", "nos", "op", "p", "pp", "prof", "ref", "sec", "sr", "st", "tab", "vol", "vs",
     "abb", "bkz", "bzw", "d.h", "nr", "vgl", "yy", "z.b", "örn",
 ))  # fmt: skip
-# A run of stops is tried once, from its first, so that dotted lines cost no more than others.
-_STOP = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s)|\n[ \t]*\n")
+# A run of stops is tried once, from its first, so that dotted lines cost no more than others. Chinese and Japanese put no space after.
+_STOP = re.compile(r"(?<![.!?؟।])[.!?؟।]++[\"'”’)\]]*+(?=\s)|(?<![。！？｡])[。！？｡]++[”’」』）]*+|\n[ \t]*\n")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def _check(max_chars: int, overlap: int) -> None:
@@ -36,16 +41,25 @@ def _check(max_chars: int, overlap: int) -> None:
 def sentences(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
     """Offsets of the sentences of `text[start:end]`, without the white space between them.
 
-    Ends at `. ! ?` before white space and at blank lines; not after abbreviations and initials.
+    Ends at `. ! ?` before white space, at the full stops of other scripts and at blank lines; not after abbreviations and
+    initials, and not inside a fenced block of code.
     """
     end = len(text) if end is None else end
-    at = start
+    at, fences = start, _fences(text)
     for stop in _STOP.finditer(text, start, end):
+        place = bisect_right(fences, (stop.start(),))
+        if place and stop.start() < fences[place - 1][1]:
+            continue
         if text[stop.start()] != "\n" and _is_abbreviation(text, at, stop.start()):
             continue
         yield from _trimmed(text, at, stop.end())
         at = stop.end()
     yield from _trimmed(text, at, end)
+
+
+@lru_cache(maxsize=4)
+def _fences(text: str) -> list[Range]:
+    return [block.span() for block in _FENCE.finditer(text)] if "```" in text or "~~~" in text else []
 
 
 def _is_abbreviation(text: str, start: int, stop: int) -> bool:
@@ -113,6 +127,55 @@ def sentence(document: Document, layout: Layout, max_chars: int = 700, overlap: 
     return _units(document, layout, _pack(document.text, sentences(document.text), max_chars, overlap))
 
 
+def recursive(document: Document, layout: Layout, max_chars: int = 700, overlap: int = 0) -> list[Unit]:
+    """Paragraphs packed up to `max_chars`; one that is too long by its lines, a line by its sentences, a sentence by its words."""
+    _check(max_chars, overlap)
+    whole = (0, len(document.text))
+    pieces = _broken(document.text, whole, max_chars - overlap, (_paragraphs, _lines, sentences))
+    return _units(document, layout, _pack(document.text, pieces, max_chars, overlap))
+
+
+def _broken(text: str, piece: Range, max_chars: int, ways: tuple) -> Iterator[Range]:
+    """The piece, or its parts, each divided only as far as it must be to fit."""
+    if piece[1] - piece[0] <= max_chars or not ways:
+        yield from _trimmed(text, *piece)
+        return
+    for part in ways[0](text, *piece):
+        yield from _broken(text, part, max_chars, ways[1:])
+
+
+def _paragraphs(text: str, start: int, end: int) -> Iterator[Range]:
+    return _parted(re.compile(r"\n[ \t]*\n"), text, start, end)
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[Range]:
+    return _parted(re.compile(r"\n"), text, start, end)
+
+
+def _parted(border: re.Pattern, text: str, start: int, end: int) -> Iterator[Range]:
+    at = start
+    for found in border.finditer(text, start, end):
+        yield from _trimmed(text, at, found.start())
+        at = found.end()
+    yield from _trimmed(text, at, end)
+
+
+def tokens(document: Document, layout: Layout, max_tokens: int = 150, overlap_tokens: int = 20) -> list[Unit]:
+    """Windows of `max_tokens` tokens, each starting `overlap_tokens` before the last one's end.
+
+    A token is a run of letters and digits, one letter of a script without spaces, or one other sign; no model's own tokens, so
+    that chunks do not depend on a model.
+    """
+    if max_tokens < 1 or not 0 <= overlap_tokens < max_tokens:
+        raise BadInput(
+            f"chunks of max_tokens={max_tokens} with overlap_tokens={overlap_tokens} cannot advance: need 0 <= overlap_tokens < max_tokens"
+        )
+    found = list(token_ranges(document.text))
+    starts = range(0, max(len(found) - overlap_tokens, 1), max_tokens - overlap_tokens) if found else ()
+    windows = [found[at : at + max_tokens] for at in starts]
+    return _units(document, layout, [(window[0][0], window[-1][1]) for window in windows])
+
+
 def section(document: Document, layout: Layout, max_chars: int = 1500, overlap: int = 150) -> list[Unit]:
     """Sentences packed up to `max_chars` inside each section, never across a heading; context is the heading path.
 
@@ -129,6 +192,19 @@ def section(document: Document, layout: Layout, max_chars: int = 1500, overlap: 
             continue
         waiting, context = None, " > ".join(_unique([layout.title, *path]))
         ranges = _pack(document.text, sentences(document.text, begin, end), max_chars, overlap)
+        units += [Unit(Span(document.doc_id, *one), "chunk", path[-1] if path else "", context) for one in ranges]
+    return _not_nested(units)
+
+
+def hierarchical(document: Document, layout: Layout, max_chars: int = 700, overlap: int = 0) -> list[Unit]:
+    """As `section`, but the headings stand in the context alone: a chunk holds text below its heading, and a heading without text
+    gives none. The rule of published studies on wiki articles."""
+    _check(max_chars, overlap)
+    units, lines = [], {heading.start: heading.end for heading in layout.headings}
+    for start, end, path in sections(document, layout):
+        context = " > ".join(_unique([layout.title, *path]))
+        body = sentences(document.text, lines.get(start, start), end)
+        ranges = _pack(document.text, body, max_chars, overlap)
         units += [Unit(Span(document.doc_id, *one), "chunk", path[-1] if path else "", context) for one in ranges]
     return _not_nested(units)
 
@@ -175,7 +251,10 @@ def _not_nested(units: list[Unit]) -> list[Unit]:
 
 
 Chunker = Callable[..., list[Unit]]
-CHUNKERS: dict[str, Chunker] = {"fixed": fixed, "sentence": sentence, "section": section}
+CHUNKERS: dict[str, Chunker] = {
+    "fixed": fixed, "tokens": tokens, "sentence": sentence, "recursive": recursive, "section": section,
+    "hierarchical": hierarchical,
+}  # fmt: skip
 
 
 def chunk_corpus(corpus, chunkers: dict[str, dict]) -> dict[str, list[Unit]]:
@@ -194,9 +273,12 @@ def chunk_corpus(corpus, chunkers: dict[str, dict]) -> dict[str, list[Unit]]:
             raise BadInput(
                 f"chunker {name!r}: expected {{max_chars: 1500, overlap: 150}}, whole numbers, found {options!r}"
             )
-        unknown = set(options or {}) - {"max_chars", "overlap"}
-        if unknown:
-            raise BadInput(f"chunker {name!r}: unknown option {sorted(unknown)[0]!r}; known: max_chars, overlap")
+        known = list(inspect.signature(CHUNKERS[kind]).parameters)[2:]
+        for option in options or {}:
+            if option not in known:
+                raise BadInput(
+                    f"chunker {name!r}: unknown option {option!r}{near(option, known)}; known: {', '.join(known)}"
+                )
         made[name] = [
             unit
             for doc in corpus.documents

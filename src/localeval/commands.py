@@ -339,7 +339,7 @@ def _read(path: Path):
     for doc_id in names:
         file = path / doc_id if path.is_dir() else path
         try:
-            read = corpus.read_plain if file.suffix.lower() in (".md", ".txt") else pdf.read
+            read = corpus.read_plain if file.suffix.lower() in (".md", ".txt") else pdf.pages
             document, layouts[doc_id] = read(file, doc_id)
             documents.append(document)
         except BadInput as error:

@@ -63,7 +63,8 @@ class Line:
 class Signals:
     """What a PDF page shows beside its text; the text alone cannot tell a readable scan from a born-digital page.
 
-    image_coverage: share of the page under images. invisible_text: share of characters that are not drawn (an OCR layer).
+    image_coverage: share of the page under images. invisible_text: share of characters that are not drawn, or that
+    a page-sized image drawn later hides (an OCR layer).
     rotated_text: share set at an angle to the page. vectors: paths and shadings drawn. removed_chars: control characters taken out of
     the text. ocr_font: a font only OCR programs use. repaired: the file is damaged. unreadable: the page broke the parser.
     """

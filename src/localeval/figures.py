@@ -651,6 +651,123 @@ def histogram(
     return Figure(fig, alt=alt or f"Histogram of {label}: {said}.", caption=caption)
 
 
+# Calibration: labels against rules, the margin, the gate
+
+
+def confusion(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Labels against what the rules said, one panel a view: the count in each cell, shaded by its share of the label.
+
+    rows: view, label, said, hits, n. A label's row adds up to its n.
+    """
+    rows = _rows(rows, "confusion", "view label said hits n")
+    _once(rows, "confusion", ["view", "label", "said"])
+    views, labels, answers = (list(rows[name].unique()) for name in ("view", "label", "said"))
+    with theme():
+        fig, axes = _canvas(0.9 + len(views) * (0.4 + 0.36 * len(labels)), len(views), squeeze=False)
+        for ax, view in zip(axes[:, 0], views, strict=True):
+            for cell in rows[rows["view"] == view].to_dict("records"):
+                _cell(ax, answers.index(cell["said"]), labels.index(cell["label"]), cell)
+            sizes = rows[rows["view"] == view].groupby("label")["n"].first()
+            _rows_axis(ax, [f"{heading(name)} ({sizes.get(name, 0):,})" for name in labels], range(len(labels)))
+            ax.set(title=view, xlim=(-0.5, len(answers) - 0.5), xticks=[])
+            ax.spines["bottom"].set_visible(False)
+        _words_below(axes[-1, 0], answers)
+    told = [f"{row.label} said to be {row.said}: {row.hits:,} of {row.n:,}" for row in rows.itertuples() if row.hits]
+    count = [
+        f"{view}: "
+        + "; ".join(text for text, v in zip(told, rows.loc[rows["hits"] > 0, "view"], strict=True) if v == view)
+        for view in views
+    ]
+    return Figure(fig, alt=alt or f"Labels against the classes of the rules. {'. '.join(count)}.", caption=caption)
+
+
+def _cell(ax, x: int, y: int, cell: dict) -> None:
+    """One cell of a confusion matrix; those on which label and answer agree have a border."""
+    from matplotlib.patches import Rectangle
+
+    share, agrees = cell["hits"] / max(1, cell["n"]), cell["said"] == cell["label"]
+    place = {"xy": (x - 0.47, y - 0.45), "width": 0.94, "height": 0.9}
+    ax.add_patch(Rectangle(**place, facecolor=COLOURS[0] if agrees else COLOURS[1], alpha=0.4 * share, linewidth=0))
+    ax.add_patch(Rectangle(**place, fill=False, edgecolor=INK if agrees else GRID, linewidth=1.0))
+    ax.text(x, y, f"{cell['hits']:,}", ha="center", va="center", color=INK if cell["hits"] else MUTED)
+
+
+def _words_below(ax, names: Sequence[str]) -> None:
+    """Names below columns, a word a line."""
+    for x, name in enumerate(names):
+        for row, word in enumerate(heading(name).split()):
+            where = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top", "annotation_clip": False}
+            _note(ax, word, (x, 0), (0, -4 - 11 * row), **where)
+
+
+def margin(documents: pd.DataFrame, *, cut: float, caption: str, alt: str | None = None) -> Figure:
+    """Mean quality of every document by label, one row a view and label: do the two kinds stand apart?
+
+    documents: view, doc_id, label, mean_quality. cut: where to draw the guard.
+    """
+    documents = _rows(documents, "margin", "view doc_id label mean_quality").dropna(subset=["mean_quality"])
+    groups = list(documents.groupby(["view", "label"], sort=False))
+    labels = sorted(documents["label"].unique())
+    with theme():
+        fig, ax = _canvas(1.0 + 0.55 * len(groups))
+        for row, ((_, label), part) in enumerate(groups):
+            kind = labels.index(label)
+            spread = part["mean_quality"].rank(method="first").sub(1).mod(5).sub(2) * 0.09  # equal values stay apart
+            style = {"color": COLOURS[kind], "marker": MARKERS[kind], "linestyle": "none", "markersize": 5}
+            ax.plot(part["mean_quality"], row + spread, markeredgecolor=PAPER, markeredgewidth=0.4, **style)
+            _beside(ax, row, f"{part['mean_quality'].min():.3f} to {part['mean_quality'].max():.3f}", COLOURS[kind])
+        _vertical(ax, cut, MUTED, f"guard {cut:.2f}", ha="center")
+        _rows_axis(
+            ax, [f"{heading(label)} ({len(part):,})\n{view}" for (view, label), part in groups], range(len(groups))
+        )
+        ax.set_xlabel("mean page quality of a document")
+    said = [
+        f"{view}, {len(part)} {label}: {part['mean_quality'].min():.3f} to {part['mean_quality'].max():.3f}"
+        for (view, label), part in groups
+    ]
+    alt = alt or f"Mean quality of documents by label, guard at {cut:.2f}. {'; '.join(said)}."
+    return Figure(fig, alt=alt, caption=caption)
+
+
+def gate_curves(rows: pd.DataFrame, *, at: float, caption: str, alt: str | None = None) -> Figure:
+    """What a gate misses and what it triggers in vain at every threshold, one panel an engine and score, with bands.
+
+    rows: engine, score, threshold, missed, missed_low, missed_high, false, false_low, false_high. at: the threshold in use.
+    """
+    rows = _rows(rows, "gate_curves", "engine score threshold missed missed_low missed_high false false_low false_high")
+    rows = rows.assign(panel=rows["score"].map(heading) + ", pages read by " + rows["engine"].astype(str))
+    panels = list(rows.groupby("panel", sort=False))
+    kinds = (("missed", "missed: bad pages left as they are"), ("false", "in vain: good pages read again"))
+    with theme():
+        fig, axes = _canvas(0.8 + 2.1 * len(panels), len(panels), sharex=True, squeeze=False)
+        for ax, (name, line) in zip(axes[:, 0], panels, strict=True):
+            line = line.sort_values("threshold", kind="stable")
+            for (kind, label), colour, dash in zip(kinds, COLOURS, ("-", (0, (6, 2))), strict=False):
+                ax.step(
+                    line["threshold"], line[kind], where="pre", color=colour, linestyle=dash, label=label, marker=""
+                )
+                low, high = line[f"{kind}_low"], line[f"{kind}_high"]
+                ax.fill_between(line["threshold"], low, high, step="pre", color=colour, alpha=0.16, linewidth=0)
+            _vertical(ax, at, MUTED, f"{at:.2f}", ha="center")
+            ax.set_title(name, pad=15)
+            ax.set(ylim=(-0.03, 1.03), xlim=(0, 1.02), ylabel="share")
+            _percent(ax.yaxis)
+            ax.grid(axis="y")
+        axes[-1, 0].set_xlabel("threshold: pages below it are read again")
+        _legend(fig, axes[0, 0])
+    said = "; ".join(_gate_text(name, line, at) for name, line in panels)
+    return Figure(fig, alt=alt or f"Missed and needless OCR against the threshold. {said}.", caption=caption)
+
+
+def _gate_text(name: str, line: pd.DataFrame, at: float) -> str:
+    """A score's shares at the threshold in use, and the threshold at which their sum is least."""
+    line = line.sort_values("threshold", kind="stable")
+    used = line[line["threshold"] >= at].iloc[:1] if (line["threshold"] >= at).any() else line.iloc[-1:]
+    least = line.loc[(line["missed"] + line["false"]).idxmin()]
+    text = f"{name}: at {at:.2f} {used['missed'].item():.0%} missed, {used['false'].item():.0%} in vain"
+    return text + f"; best at {least['threshold']:.2f} with {least['missed']:.0%} missed, {least['false']:.0%} in vain"
+
+
 # Damage: what becomes of answers when pages are read from bad scans
 
 STAGE_LABELS = {

@@ -93,6 +93,7 @@ _PIECE = re.compile(
 )
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 _HYPHEN = re.compile("-[ \n]?")
+_DIVIDED = re.compile(r"([^\W\d_])-\n(?=[^\W\d_])")
 _HALF = re.compile("[\ud800-\udfff]")
 _POINTS = ".,'٫٬"  # between two digits they are part of a number
 
@@ -226,10 +227,15 @@ def _end(text: Prepared, needle: str, start: int) -> int:
 
 @lru_cache(maxsize=64)
 def _pattern(needle: str) -> re.Pattern:
-    """Finds the needle in folded text, where a hyphen at a line end may stand for nothing."""
-    parts, needle = [], needle.replace("- ", "-\n")
+    """Finds the needle in folded text, where a hyphen at a line end may stand for nothing.
+
+    So it may in the needle, between letters: the text may have its word whole again, with the hyphen or without.
+    """
+    parts, needle = [], _DIVIDED.sub(r"\1-\r", needle.replace("- ", "-\n"))
     for one, two in zip_longest(needle, needle[1:], fillvalue=""):
-        part = "[ \n]" if one == "\n" else re.escape(one)
+        if one + two == "-\r":
+            continue
+        part = "[ \n]" if one == "\n" else "(?:-[ \n]?)?" if one == "\r" else re.escape(one)
         if one == "-" and two not in ("\n", ""):
             part += "\n?"
         elif two.isalpha() and (one.isalpha() or _is_mark(one)):

@@ -125,6 +125,57 @@ def overlap_share(unit: Span, evidence: Evidence) -> float:
     return unit.overlap(evidence.span) / len(evidence.span) if len(evidence.span) else 0.0
 
 
+CHARACTERS = ("char_recall", "char_precision", "char_iou")
+
+
+def character_names(cutoff: int) -> list[str]:
+    """Names of the three scores with their cut: `char_recall@10` and so on."""
+    return [f"{name}@{cutoff}" for name in CHARACTERS]
+
+
+def character_scores(hits: Sequence[Hit], query: Query, cutoff: int) -> tuple[float, float, float] | None:
+    """Shares in characters of the first `cutoff` hits and the evidence, each character counted once however many hits hold it.
+
+    recall: of the evidence that was retrieved; precision: of the retrieved that is evidence, 0 without hits; intersection over union
+    (Smith and Troynikov 2024, "Evaluating Chunking Strategies for Retrieval", there over tokens). None where the query has no
+    evidence judged as spans.
+    """
+    wanted = merged(item.span for item in query.evidence if item.kind == "span")
+    if not wanted:
+        return None
+    found = merged(hit.span for hit in hits[:cutoff])
+    both = sum(one.overlap(other) for one in wanted for other in found)
+    evidence, retrieved = sum(map(len, wanted)), sum(map(len, found))
+    return both / evidence, both / retrieved if retrieved else 0.0, both / (evidence + retrieved - both)
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same characters as disjoint spans in order; spans that touch are joined, empty ones left out."""
+    joined: list[Span] = []
+    for span in sorted(span for span in spans if len(span)):
+        before = joined[-1] if joined else None
+        if before and before.doc_id == span.doc_id and span.start <= before.end:
+            joined[-1] = Span(span.doc_id, before.start, max(before.end, span.end))
+        else:
+            joined.append(span)
+    return joined
+
+
+def character_table(hits: dict[tuple[str, str], list[Hit]], queries: Sequence[Query], cutoff: int):
+    """`character_scores` of every system and query, as a tidy table like `scores.csv` under the rule "characters"."""
+    import pandas as pd
+
+    by_id, rows = {query.query_id: query for query in queries}, []
+    for system in dict.fromkeys(system for system, _ in hits):
+        for query in by_id.values():
+            got = character_scores(hits.get((system, query.query_id), ()), query, cutoff) or ()
+            named = zip(character_names(cutoff), got, strict=False)
+            rows += [
+                (system, "characters", name, query.query_id, value, "scored", query.origin) for name, value in named
+            ]
+    return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
+
+
 def collapse(spans: Iterable[Span], units: Units) -> list[Span]:
     """A ranking in coarser units: each span becomes the unit it overlaps most (tie: the earlier), first occurrence kept.
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from localeval.corpus import Heading
@@ -35,19 +38,27 @@ class Raw(NamedTuple):
     cells: int = 1
 
 
+def from_wire(blocks: list[list[Sequence]]) -> list[list[Raw]]:
+    """Lines as `localeval.pdfchild` tells them."""
+    return [
+        [
+            Raw(text, (x0 / 100, y0 / 100, x1 / 100, y1 / 100), size / 100, style & 1 == 1, style > 1)
+            for text, x0, y0, x1, y1, size, style in block
+        ]
+        for block in blocks
+    ]
+
+
 class Shown(NamedTuple):
-    """A line at its place in the document text: `[start, end)`."""
+    """A line at its place in the document text: `[start, end)`. size: rounded to half a point, for sizes differ in the
+    second digit from font to font."""
 
     page: int
     block: int
     start: int
     end: int
     raw: Raw
-
-    @property
-    def size(self) -> float:
-        """Rounded to half a point: sizes differ in the second digit from font to font."""
-        return round(self.raw.size * 2) / 2
+    size: float
 
 
 # Reading order and offsets
@@ -71,9 +82,31 @@ def lay_out(pages: Iterable[list[list[Raw]]]) -> tuple[str, list[Shown], list[tu
                 start = position + len(gap)
                 position = start + len(raw.text)
                 parts += (gap, raw.text)
-                shown.append(Shown(index, number, start, position, raw))
+                shown.append(Shown(index, number, start, position, raw, round(raw.size * 2) / 2))
         spans.append((page_start, position))
     return "".join(parts), shown, spans
+
+
+def arranged(blocks: list[list[Raw]], width: float, height: float = 0.0) -> list[list[Raw]]:
+    """The lines of one page as they are read: in order, one line a visual line, letters as letters."""
+    rows = [join_rows(block) for block in in_reading_order([fold_forms(block) for block in blocks], width)]
+    return join_cells(rows, height)
+
+
+_FORMS = re.compile(
+    "[\ufb00-\ufd3d\ufd50-\ufdff\ufe70-\ufefc]"
+)  # ligatures and the shapes of Hebrew and Arabic letters
+
+
+def fold_forms(block: list[Raw]) -> list[Raw]:
+    """Presentation forms as the letters they show: a font's shape of a letter is found by no one who types the letter.
+
+    A mark that stands alone keeps no space in front of it, as its compatibility form would have.
+    """
+    if not any(_FORMS.search(line.text) for line in block):
+        return block
+    letters = lambda shape: unicodedata.normalize("NFKC", shape[0]).lstrip(" ")
+    return [line._replace(text=_FORMS.sub(letters, line.text)) for line in block]
 
 
 def in_reading_order(blocks: list[list[Raw]], width: float) -> list[list[Raw]]:
@@ -118,10 +151,16 @@ def _gutter(lines: list[Raw], width: float) -> float | None:
     """
     if len(lines) < 10:
         return None
-    spans = [(line.box[0], line.box[2], len(line.text)) for line in lines]
-    crossing = {x: sum(n for x0, x1, n in spans if x0 < x < x1) for x in (width * step / 100 for step in range(35, 66))}
-    least = min(crossing.values())
-    best = [x for x, count in crossing.items() if count == least]
+    places = [width * step / 100 for step in range(35, 66)]
+    changes = [0] * (len(places) + 1)
+    for line in lines:  # it crosses the places strictly between its sides
+        first, last = bisect_right(places, line.box[0]), bisect_left(places, line.box[2])
+        if first < last:
+            changes[first] += len(line.text)
+            changes[last] -= len(line.text)
+    crossing = list(accumulate(changes[:-1]))
+    least = min(crossing)
+    best = [x for x, count in zip(places, crossing, strict=True) if count == least]
     gutter = best[len(best) // 2]
     left = [line for line in lines if _side(line, gutter) < 0]
     right = [line for line in lines if _side(line, gutter) > 0]
@@ -173,11 +212,12 @@ def _mostly_rtl(text: str) -> bool:
 
 
 def join_rows(block: list[Raw]) -> list[Raw]:
-    """Pieces of one visual line (a number and its title, the cells of a row) joined from left to right by a space."""
-    joined: list[Raw] = []
-    for line in block:
-        before = joined[-1] if joined else None
-        if before is None or not _same_row(before, line):
+    """Pieces of one visual line (a number and its title, the cells of a row) joined from left to right: by a space, or by
+    a tab where the gap is as wide as between the cells of a table."""
+    joined: list[Raw] = block[:1]
+    for line in block[1:]:
+        before = joined[-1]
+        if not _same_row(before, line):
             joined.append(line)
         elif line.box[0] >= before.box[2] - 0.5 * line.size:
             joined[-1] = _join(before, line)
@@ -189,8 +229,30 @@ def join_rows(block: list[Raw]) -> list[Raw]:
 
 
 def _same_row(a: Raw, b: Raw) -> bool:
-    overlap = min(a.box[3], b.box[3]) - max(a.box[1], b.box[1])
-    return a.upright and b.upright and overlap > 0.5 * min(a.box[3] - a.box[1], b.box[3] - b.box[1])
+    _, top, _, bottom = a.box
+    _, other_top, _, other_bottom = b.box
+    overlap = (bottom if bottom < other_bottom else other_bottom) - (top if top > other_top else other_top)
+    if overlap <= 0:  # by far the most: the next line
+        return False
+    return a.upright and b.upright and overlap > 0.5 * min(bottom - top, other_bottom - other_top)
+
+
+def join_cells(blocks: list[list[Raw]], height: float) -> list[list[Raw]]:
+    """Cells of one row that the file stores as blocks of their own, joined to one line: only single lines, one after the
+    other from left to right, and not at the edges of the page, where running heads stand side by side."""
+    joined: list[list[Raw]] = []
+    for block in blocks:
+        before = joined[-1] if joined else []
+        if len(before) == len(block) == 1 and _is_next_cell(before[0], block[0], height):
+            joined[-1] = [_join(before[0], block[0])]
+        else:
+            joined.append(block)
+    return joined
+
+
+def _is_next_cell(a: Raw, b: Raw, height: float) -> bool:
+    inside = FURNITURE_ZONE * height < _middle(a.box) < (1 - FURNITURE_ZONE) * height
+    return inside and b.box[0] >= a.box[2] and _same_row(a, b) and not _mostly_rtl(a.text + b.text)
 
 
 def _join(a: Raw, b: Raw) -> Raw:
@@ -198,7 +260,7 @@ def _join(a: Raw, b: Raw) -> Raw:
     main = max(a, b, key=lambda line: len(line.text))
     wide = gap > 1.5 * b.size and not _NUMBERING.fullmatch(a.text.strip())
     return Raw(
-        a.text + (" " if gap > 0.15 * b.size else "") + b.text.lstrip(),
+        a.text + ("\t" if wide else " " if gap > 0.15 * b.size else "") + b.text.lstrip(),
         (min(a.box[0], b.box[0]), min(a.box[1], b.box[1]), max(a.box[2], b.box[2]), max(a.box[3], b.box[3])),
         main.size,
         a.bold and b.bold,
@@ -206,9 +268,103 @@ def _join(a: Raw, b: Raw) -> Raw:
     )
 
 
+# Words that a line end divides
+
+_SOFT = re.compile("\u00ad+(?:[ \t]*(?:\\n[ \t]*(?=[^\\W\\d_])|\\n\\n[ \t]*(?=[^\\W\\d_])(?![A-ZÀ-ÖØ-Þ])))?")
+_BREAK = re.compile(r"(?<=[^\W_])[-‐](\n\n?[ \t]*)(?=[^\W_])")
+_COMPOUND = r"[^\W_]+(?:['’‐-][^\W_]+)*"
+_WORDS, _LAST, _FIRST = re.compile(_COMPOUND), re.compile(_COMPOUND + "$"), re.compile(_COMPOUND)
+_CODE_BEFORE, _CODE_AFTER = re.compile(r"[/\\@_.:#=&?%~+]$"), re.compile(r"[/\\@_=(:#?&~+]|\.\w")
+WORD = 60  # characters on either side of a line end in which its word is looked for
+
+
+def mend(text: str, offsets: Sequence[int]) -> tuple[str, list[int]]:
+    """The text with its divided words whole again, and where each of the offsets lies in it.
+
+    A soft hyphen goes, with the line break behind it. A hyphen at a line end goes with the break where the word without it
+    stands elsewhere in the text, and stays without the break where the word with it does ("wind-powered"); where both do,
+    the more frequent form counts, and where nothing tells, the text stays as the page shows it.
+    """
+    for cuts in (_soft_cuts, _hyphen_cuts):
+        found = cuts(text)
+        if found:
+            text, offsets = _without(text, found), _moved(offsets, found)
+    return text, list(offsets)
+
+
+def _soft_cuts(text: str) -> list[tuple[int, int]]:
+    return [found.span() for found in _SOFT.finditer(text)] if "\u00ad" in text else []
+
+
+def _hyphen_cuts(text: str) -> list[tuple[int, int]]:
+    divided = []
+    for found in _BREAK.finditer(text):
+        word = _divided(text, found.start(), found.end())
+        if word and (len(found[1].rstrip(" \t")) == 1 or word[1][0].islower()):
+            divided.append((found, *word))
+    if not divided:
+        return []
+    known = Counter()
+    for token, count in Counter(_told(text).split()).items():
+        for word in [token] if token.isalpha() else _WORDS.findall(token):
+            known[word] += count
+    for _, *halves in divided:
+        known.subtract(map(_told, halves))  # the halves themselves prove nothing
+    cuts = []
+    for found, left, right in divided:
+        plain = known[_told(left + right)] if _may_join(left, right) else 0
+        hyphenated = known[_told(f"{left}-{right}")]
+        if plain != hyphenated:
+            cuts.append((found.start() + (hyphenated > plain), found.end()))
+    return cuts
+
+
+def _divided(text: str, start: int, end: int) -> tuple[str, str] | None:
+    """What stands before and after a hyphen at a line end; None for numbers, addresses and code, and in scripts without
+    capital letters, which do not divide words by hyphens."""
+    before, after = text[max(0, start - WORD) : start].split()[-1], text[end : end + WORD].split()[0]
+    left, right = _LAST.search(before), _FIRST.match(after)
+    if not left or not right:
+        return None
+    if _CODE_BEFORE.search(before[: left.start()]) or _CODE_AFTER.match(after[right.end() :]):
+        return None
+    cased = [letter.islower() or letter.isupper() for letter in (left[0][-1], right[0][0])]
+    digits = [letter.isdigit() for letter in (left[0][-1], right[0][0])]
+    return (left[0], right[0]) if any(cased) and all(map(any, zip(cased, digits, strict=True))) else None
+
+
+def _may_join(left: str, right: str) -> bool:
+    """True where a printer may have set the hyphen: between small letters, or capitals. "Anglo-Saxon" keeps its own."""
+    small = left[-1].isalpha() and right[0].islower()
+    return small or (left[-1].isupper() and right[:2].isupper() and right.isalpha())
+
+
+def _told(word: str) -> str:
+    return word.casefold().replace("‐", "-").replace("’", "'")
+
+
+def _without(text: str, cuts: list[tuple[int, int]]) -> str:
+    ends = [0, *(end for _, end in cuts)]
+    starts = [*(start for start, _ in cuts), len(text)]
+    return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
+def _moved(offsets: Sequence[int], cuts: list[tuple[int, int]]) -> list[int]:
+    """Where offsets lie after the cuts; those within one, at its place."""
+    starts = [start for start, _ in cuts]
+    before = list(accumulate((end - start for start, end in cuts), initial=0))
+    moved = []
+    for offset in offsets:
+        number = bisect_left(starts, offset)  # cuts that begin before the offset
+        beyond = max(0, cuts[number - 1][1] - offset) if number else 0
+        moved.append(offset - before[number] + beyond)
+    return moved
+
+
 # Furniture: what pages repeat at their top and bottom
 
 _ROMAN = re.compile(r"(?=[mdclxvi])m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
+_ROMAN_WORD, _DIGITS = re.compile(r"\b[ivxlcdm]+\b"), re.compile(r"\d+")
 _NUMBERING = re.compile(r"(?:§ ?)?(?:\d{1,3}|[A-Z]|[IVXLC]+)(?:\.\d{1,3})*[.)]?")
 
 
@@ -221,24 +377,52 @@ def find_furniture(shown: list[Shown], heights: list[float]) -> set[Shown]:
     whatever else it says; other lines of numbers alone are cells of a table. What also stands in the middle of
     pages is text ("Examples:").
     """
-    body, alike, elsewhere = _body_size(shown), defaultdict(list), Counter()
+    body, alike = _body_size(shown), defaultdict(list)
+    inner = []  # the lines in the middle of pages
     for line in shown:
         height, middle = heights[line.page], _middle(line.raw.box)
-        folded = _folded(line)
         if not line.raw.upright or FURNITURE_ZONE * height < middle < (1 - FURNITURE_ZONE) * height:
-            elsewhere[folded, line.size] += 1
+            inner.append(line)
             continue
         from_edge = middle if middle < height / 2 else middle - height
-        for key in (folded, *_offsets(line)):
+        for key in (_folded(line), *_offsets(line)):
             alike[from_edge > 0, line.size, key].append((from_edge, line))
-    found = set()
+    runs = []
     for (_, size, key), lines in alike.items():
+        if len(lines) < FURNITURE_PAGES:
+            continue
         for cluster in _clusters(sorted(lines), lambda item: item[0], 3.0):
             by_page = sorted((line for _, line in cluster), key=lambda line: line.page)
-            for run in _clusters(by_page, lambda line: line.page, FURNITURE_GAP):
-                if _comes_back(run, body) and len(run) > elsewhere[key, size]:
-                    found.update(run)
-    return found
+            runs += [(size, key, run) for run in _clusters(by_page, _page_of, FURNITURE_GAP) if _comes_back(run, body)]
+    elsewhere = _counted(inner, {(key, size) for size, key, _ in runs})
+    return {line for size, key, run in runs if len(run) > elsewhere[key, size] for line in run}
+
+
+_page_of = attrgetter("page")
+
+
+def _counted(inner: list[Shown], wanted: set[tuple]) -> Counter:
+    """How often each `(folded text, size)` that is wanted stands in the middle of pages.
+
+    Folding is slow, and hardly a line can be one of these: size, first and last character tell most of the others apart.
+    """
+    edges = {(size, key[0], key[-1]) for key, size in wanted if isinstance(key, str)}
+    sizes, counts = {size for size, _, _ in edges}, Counter()
+    for line in inner:
+        size, text = line.size, line.raw.text
+        if size in sizes:
+            first, last = _edge(text[:1]), _edge(text[-1:])
+            if not (first and last) or any((size, a, b) in edges for a in first for b in last):
+                counts[_folded(line), size] += 1
+    return counts
+
+
+@lru_cache(maxsize=4096)
+def _edge(letter: str) -> str:
+    """What the first or last letter of a line may be once the line is folded: a number becomes `#`. Empty for any letter."""
+    if letter.isspace() or not letter.isascii():
+        return ""
+    return letter.casefold() + "#" * (letter.isdigit() or letter.casefold() in set("ivxlcdm"))
 
 
 def _comes_back(run: list[Shown], body: float) -> bool:
@@ -257,7 +441,7 @@ def _clusters(items: list, value, gap: float) -> Iterator[list]:
 def _folded(line: Shown) -> str:
     """The line with its numbers as `#`. A line of numbers alone stays as it is: it comes back by counting only."""
     text = " ".join(unicodedata.normalize("NFKC", line.raw.text).casefold().split())
-    folded = re.sub(r"\d+", "#", re.sub(r"\b[ivxlcdm]+\b", lambda word: "#" if _roman(word[0]) else word[0], text))
+    folded = _DIGITS.sub("#", _ROMAN_WORD.sub(lambda word: "#" if _roman(word[0]) else word[0], text))
     return folded if any(map(str.isalpha, folded)) else f"{text} on {line.page}"
 
 
@@ -285,7 +469,7 @@ def _roman(word: str) -> int:
 
 def _body_size(shown: list[Shown]) -> float:
     """The size most characters are set in; 0 without text."""
-    sizes = Counter()
+    sizes = defaultdict(int)
     for line in shown:
         sizes[line.size] += len(line.raw.text)
     return max(sizes, key=lambda size: (sizes[size], -size), default=0.0)
@@ -298,19 +482,22 @@ def find_headings(shown: list[Shown], outline: list = ()) -> tuple[Heading, ...]
     below an outline of one level, smaller headings are added one level deeper. Otherwise headings are short lines that
     are larger than the body or bold, and their sizes give up to HEADING_LEVELS levels.
     """
-    titled, groups = _outlined(shown, outline), heading_groups(shown)
-    if len(titled) < max(1, OUTLINE_SHARE * len(outline)):
+    found = _outlined(shown, outline)
+    if len(found) < max(1, OUTLINE_SHARE * len(outline)):
+        groups = heading_groups(shown)
         levels = _levels_from_size(groups)
         found = [(group, levels[group[0].size]) for group in groups]
-    elif {level for _, level in titled} == {1}:
-        smallest = min(group[0].size for group, _ in titled)
-        found = titled + [(group, 2) for group in groups if group[0].size < smallest]
-    else:
-        found = titled
+    elif {level for _, level in found} == {1}:
+        smallest = min(group[0].size for group, _ in found)
+        found += [(group, 2) for group in heading_groups(shown) if group[0].size < smallest]
+    ends = {line.start: line.end for line in shown}
     headings, end = [], 0
     for group, level in sorted(found, key=lambda item: (item[0][0].start, -len(item[0]))):
         if group[0].start >= end:
             end = group[-1].end
+            end = ends.get(
+                end, end
+            )  # its last word goes on in the next line, which stands next to it since it was mended
             headings.append(Heading(group[0].start, end, level))
     return tuple(headings)
 
@@ -324,7 +511,9 @@ def heading_groups(shown: list[Shown]) -> list[list[Shown]]:
     groups = []
     for _, lines in groupby(shown, key=lambda line: line.page):
         page = list(lines)
-        likely = {line for line in page if (line.size, line.raw.bold) in rare and _looks_like_heading(line, body)}
+        likely = {line.start for line in page if (line.size, line.raw.bold) in rare and _looks_like_heading(line, body)}
+        if not likely:
+            continue
         for _, block in groupby(page, key=lambda line: line.block):
             groups += [group for group in _runs(list(block), likely, body) if not _in_row(group, page, likely)]
     return groups
@@ -344,25 +533,27 @@ def _looks_like_heading(line: Shown, body: float) -> bool:
     return raw.bold and raw.size >= 0.95 * body and not text.endswith((".", ",", ";", ":"))
 
 
-def _runs(block: list[Shown], likely: set[Shown], body: float) -> Iterator[list[Shown]]:
+def _runs(block: list[Shown], likely: set[int], body: float) -> Iterator[list[Shown]]:
     """Headings within a block. Bold lines in body size count only where they open it: emphasis stands in the middle."""
     opening = True
-    for (good, size), lines in groupby(block, key=lambda line: (line in likely, line.size)):
+    for (good, size), lines in groupby(block, key=lambda line: (line.start in likely, line.size)):
         run = list(lines)
         if good and len(run) <= HEADING_LINES and (opening or size >= LARGER * body):
             yield run
         opening = opening and good
 
 
-def _in_row(group: list[Shown], page: list[Shown], likely: set[Shown]) -> bool:
+def _in_row(group: list[Shown], page: list[Shown], likely: set[int]) -> bool:
     """True for a cell: beside it stands another such line, or numbers (a section number to its left excepted)."""
-    for line in page:
+    top, bottom = group[0].raw.box[1], group[-1].raw.box[3]
+    near = [line for line in page if line.raw.box[1] < bottom and line.raw.box[3] > top]
+    for line in near if len(group) == 1 else page:
         if line.block == group[0].block or not any(_same_row(line.raw, mine.raw) for mine in group):
             continue
         text = line.raw.text.strip()
         if line.raw.box[2] <= group[0].raw.box[0] and line.size == group[0].size and _NUMBERING.fullmatch(text):
             continue
-        if line in likely or sum(map(str.isalpha, text)) < 0.3 * len(text):
+        if line.start in likely or sum(map(str.isalpha, text)) < 0.3 * len(text):
             return True
     return False
 
@@ -379,7 +570,8 @@ def _levels_from_size(groups: list[list[Shown]]) -> dict[float, int]:
 def _outlined(shown: list[Shown], outline: list) -> list[tuple[list[Shown], int]]:
     """`(lines, level)` of each outline entry whose title is found on its page."""
     pages = {page: list(lines) for page, lines in groupby(shown, key=lambda line: line.page)}
-    keys = {page: [_key(line.raw.text) for line in lines] for page, lines in pages.items()}
+    outlined = {page for _, _, page, _ in outline} & pages.keys()
+    keys = {page: [_key(line.raw.text) for line in pages[page]] for page in outlined}
     found = {}
     for level, title, page, y in outline:
         best = _titled(title, pages.get(page, []), keys.get(page, []), y)
@@ -397,7 +589,9 @@ def _titled(title: str, lines: list[Shown], keys: list[str], y: float | None) ->
     for i, line in enumerate(lines if wanted else ()):
         away = abs(line.raw.box[1] - y) if y is not None else -line.size
         for count in range(1, HEADING_LINES + 1):
-            if _spells("".join(keys[i : i + count]), wanted):
+            last = keys[min(i + count, len(keys)) - 1]
+            ends = last.endswith(wanted) or wanted.endswith(last)
+            if ends and _spells("".join(keys[i : i + count]), wanted):
                 best = min(best, (away, lines[i : i + count]))
         begins = line.raw.text.startswith(opening) and not line.raw.text[len(opening) :][:1].isalnum()
         if y is not None and begins and away < 30:

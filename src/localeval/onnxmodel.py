@@ -12,6 +12,7 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +22,15 @@ import numpy as np
 from localeval.embedding import ModelCard, files_digest, needed, offline, unit_rows, verify
 from localeval.records import BadInput
 
-BATCH = 8  # passages of similar length; small batches stay in the processor's cache
 OPSET = 17
 
 
 class OnnxEmbedder:
     """A sentence-transformers folder under ONNX Runtime on the CPU: pooled vectors and token vectors from one pass.
 
-    folder: `model.safetensors`, `tokenizer.json` and `1_Pooling/config.json`.
-    cache: where the exported graph is kept. threads: of queries; passages use all cores.
+    Every text goes through the model alone, so that its vectors do not depend on what stood beside it, nor on the number of cores.
+    folder: `model.safetensors`, `tokenizer.json` and `1_Pooling/config.json`. cache: where the exported graph is kept. threads: of
+    queries; passages take one core each, all at once.
     """
 
     def __init__(self, card: ModelCard, folder: Path, cache: Path, threads: int = 1):
@@ -53,17 +54,22 @@ class OnnxEmbedder:
 
     @cached_property
     def _passages(self):
-        return _session(self._graph, os.cpu_count() or 1)
+        return _session(self._graph, 1)
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray:
         """(n, d) float32 unit vectors. A text that gives no finite vector raises, naming its position."""
-        vectors = np.array([pooled for pooled, _ in self._both(texts, role)], dtype=np.float32)
+        return self.both(texts, role)[0]
+
+    def both(self, texts: Sequence[str], role: str = "passage") -> tuple[np.ndarray, list[np.ndarray]]:
+        """What `encode` and `encode_tokens` give, from one pass."""
+        found = self._both(texts, role)
+        vectors = np.array([pooled for pooled, _ in found], dtype=np.float32)
         norms = np.linalg.norm(vectors, axis=1) if len(texts) else np.zeros(0)
         bad = np.flatnonzero(~(np.abs(norms - 1) < 1e-3))
         if len(bad):
             at = int(bad[0])
             raise ValueError(f"{self.card.name}: text {at} of {len(texts)} has no unit vector: {texts[at][:40]!r}")
-        return vectors
+        return vectors, [tokens for _, tokens in found]
 
     def encode_tokens(self, texts: Sequence[str], role: str = "passage") -> list[np.ndarray]:
         """For each text its tokens' unit vectors, (tokens, d) float16, without the first and last special token."""
@@ -82,33 +88,26 @@ class OnnxEmbedder:
         return [one.ids for one in self._tokenizer.encode_batch([prefix + text for text in texts])]
 
     def _both(self, texts: Sequence[str], role: str) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Pooled vector and token vectors of each text. Texts of similar length share a batch; the order is given back."""
+        """Pooled vector and token vectors of each text."""
         session = self._queries if role == "query" else self._passages
         ids = [self._cut(one) for one in self._ids(texts, role)]
-        order = sorted(range(len(ids)), key=lambda i: (len(ids[i]), i))
-        found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        for first in range(0, len(order), BATCH):
-            part = order[first : first + BATCH]
-            for i, states in zip(part, self._states(session, [ids[i] for i in part]), strict=True):
-                pooled = states[0] if self._pool == "cls" else states.mean(axis=0)
-                found[i] = unit_rows(pooled[None])[0], unit_rows(states[1:-1]).astype(np.float16)
-        return [found[i] for i in range(len(ids))]
+        if len(ids) < 2:
+            return [self._vectors(session, one) for one in ids]
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            return list(pool.map(lambda one: self._vectors(session, one), ids))
 
     def _cut(self, ids: list[int]) -> list[int]:
         """At most the tokens the model reads; the last special token stays."""
         return ids if len(ids) <= self._max_tokens else [*ids[: self._max_tokens - 1], ids[-1]]
 
-    @staticmethod
-    def _states(session, ids: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Last hidden states of a batch, (tokens, d) each, without padding."""
-        longest = max(map(len, ids))
-        tokens, mask = np.zeros((len(ids), longest), np.int64), np.zeros((len(ids), longest), np.int64)
-        for row, one in enumerate(ids):
-            tokens[row, : len(one)], mask[row, : len(one)] = one, 1
-        feed = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
+    def _vectors(self, session, ids: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Pooled vector, and token vectors without those of the first and last special token."""
+        tokens = np.array([ids], np.int64)
+        feed = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
         wanted = {one.name for one in session.get_inputs()}
-        (states,) = session.run(None, {name: value for name, value in feed.items() if name in wanted})
-        return [states[row, : len(one)] for row, one in enumerate(ids)]
+        ((states,),) = session.run(None, {name: value for name, value in feed.items() if name in wanted})
+        pooled = states[0] if self._pool == "cls" else states.mean(axis=0)
+        return unit_rows(pooled[None])[0], unit_rows(states[1:-1]).astype(np.float16)
 
 
 def _session(graph: Path, threads: int):

@@ -1,41 +1,42 @@
 """A PDF becomes one text and a layout: pages with their labels, lines with boxes, headings, page furniture, signals.
 
 A PDF can hang its parser or eat all memory, and the parser holds the interpreter lock while it does. So the file is
-opened only in a child process with limits (`python -m localeval.pdf FILE` prints one JSON line a page), and the process
-that asks never imports the PDF library: it reads those lines, stops the child when a page takes too long, and works out
-reading order, headings and furniture from plain values.
+opened only in a child process with limits (`localeval.pdfchild`), and the process that asks never imports the PDF
+library: it reads one JSON line a page, stops the child when a page takes too long, and works out reading order, headings
+and furniture from plain values.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import queue
 import re
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
 
-from localeval import child
+from localeval import child, pagecache
 from localeval.corpus import Layout, Line, Page, Reading, Signals, make_document
 from localeval.layout import (
     Raw,
     Shown,
+    arranged,
     find_furniture,
     find_headings,
+    from_wire,
     heading_groups,
-    in_reading_order,
-    join_rows,
     lay_out,
+    mend,
 )
 from localeval.records import BadInput, Document
 
 START_SECONDS = 60.0  # until the file is open: the child imports the library and may have to repair the file
 PAGE_SECONDS = 20.0  # a dense page takes milliseconds; a page this slow is broken or hostile
-MEMORY_BYTES = 2 << 30
-CPU_SECONDS = 300  # for the whole file: 2,400 pages take about ten
-OCR_FONTS = ("GlyphLessFont", "HiddenHorzOCR")
+RESTARTS = 3  # of a child that a page stopped; more than this, and the file is refused
+LARGE_BYTES = 4 << 20  # a file from here on is worth a second process
 
 REFUSALS = {
     "missing": "needs the PDF library; install it with 'pip install pymupdf==1.26.7'",
@@ -52,6 +53,7 @@ REFUSALS = {
 # What may give pages another text: takes the file, its pages (as `messages` tells them, free to get other "blocks") and
 # their readings so far, and gives one reading a page.
 Reread = Callable[[Path, list[dict], list[Reading]], list[Reading]]
+Progress = Callable[[int, int], None]  # pages done, pages in all
 
 
 def read(
@@ -61,41 +63,118 @@ def read(
     *,
     page_seconds: float = PAGE_SECONDS,
     reread: Sequence[Reread] = (),
+    workers: int | None = None,
+    cache: Path | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Document, Layout]:
     """The text of a PDF and its layout. Pages that hold no text are empty pages, never missing ones.
 
-    reread: converters and OCR engines that may find a better text for a page; each is asked in turn.
+    reread: converters and OCR engines that may find a better text for a page; each is asked in turn. workers: processes
+    that read, each one range of pages; None: `default_workers`. cache: a folder that keeps what the PDF library said.
     Raises `BadInput` for what is not a PDF, is locked, damaged or without pages, or takes too long. A damaged file of
     which pages could be recovered is read, and `Layout.notes` says so.
     """
     source = _source(path)
-    with contextlib.closing(messages(path, page_seconds)) as said:
-        header, *pages = said
-    if len(pages) != header["pages"]:
-        raise BadInput(f"{path}: {len(pages)} of {header['pages']} pages were read; export it again")
+    options = {"workers": workers, "cache": cache, "progress": progress}
+    header, pages = _gathered(path, _wire(path, page_seconds, "boxes", **options))
     readings = [Reading()] * len(pages)
+    if reread:
+        pages = list(map(_open, pages))
     for again in reread:
         readings = again(path, pages, readings)
-    text, shown, spans = lay_out(_blocks(page) for page in pages)
-    furniture = find_furniture(shown, [page["height"] for page in pages])
-    hidden = {index for index, page in enumerate(pages) if page["signals"]["invisible_text"] > 0.5}  # sizes are guesses
-    body = [line for line in shown if line not in furniture and line.page not in hidden]
-    headings = find_headings(body, header["outline"])
+    notes, signals = _notes(header, pages), tuple(Signals(**page["signals"]) for page in pages)
+    heights, labels = [page["height"] for page in pages], [page["label"] for page in pages]
+    sizes = [(page["width"], page["height"]) for page in pages]
+    text, shown, spans = _laid_out(pages)
+    furniture = find_furniture(shown, heights)
+    hidden = {index for index, page in enumerate(signals) if page.invisible_text > 0.5}  # sizes are guesses
+    edges = {line.start for line in furniture}
+    body = [line for line in shown if line.start not in edges and line.page not in hidden]
     layout = Layout(
         doc_id,
-        _title(header["title"], body, path),
-        tuple(
-            Page(i, p["label"], *span, p["width"], p["height"])
-            for i, (p, span) in enumerate(zip(pages, spans, strict=True))
-        ),
-        headings,
+        _title(header["title"], body, text, path),
+        tuple(Page(i, *one[0], *one[1], *one[2]) for i, one in enumerate(zip(zip(labels), spans, sizes, strict=True))),
+        find_headings(body, header["outline"]),
         tuple(sorted((line.start, line.end) for line in furniture)),
         tuple(Line(line.start, line.end, line.page, line.raw.box) for line in shown),
-        _notes(header, pages),
-        tuple(Signals(**page["signals"]) for page in pages),
+        notes,
+        signals,
         tuple(readings),
     )
     return make_document(doc_id, text, source, language), layout
+
+
+def pages(
+    path: Path,
+    doc_id: str,
+    language: str = "en",
+    *,
+    page_seconds: float = PAGE_SECONDS,
+    workers: int | None = None,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[Document, Layout]:
+    """The same text as `read` gives, with its pages, signals and notes: no lines, headings or furniture, so that it takes
+    less time and memory. Enough for page quality. Raises as `read` does."""
+    source = _source(path)
+    options = {"workers": workers, "cache": cache, "progress": progress}
+    header, found = _gathered(path, _wire(path, page_seconds, "text", **options))
+    text, at = "\n\n".join(page["text"] for page in found), 0
+    ends = []
+    for page in found:
+        ends += (at, at + len(page["text"]))
+        at = ends[-1] + 2
+    text, ends = mend(text, ends)
+    spans = zip(ends[::2], ends[1::2], strict=True)
+    layout = Layout(
+        doc_id,
+        _title(header["title"], [], text, path),
+        tuple(
+            Page(i, page["label"], *span, page["width"], page["height"])
+            for i, (page, span) in enumerate(zip(found, spans, strict=True))
+        ),
+        notes=_notes(header, found),
+        signals=tuple(Signals(**page["signals"]) for page in found),
+        readings=(Reading(),) * len(found),
+    )
+    return make_document(doc_id, text, source, language), layout
+
+
+def _gathered(path: Path, said: Iterator[dict]) -> tuple[dict, list[dict]]:
+    with contextlib.closing(said):
+        header, *pages = said
+    if len(pages) != header["pages"]:
+        raise BadInput(f"{path}: {len(pages)} of {header['pages']} pages were read; export it again")
+    if all("lost" in page for page in pages):
+        raise BadInput(f"{path}: {pages[0]['lost']}")
+    return header, pages
+
+
+def _laid_out(pages: list[dict]) -> tuple[str, list[Shown], list[tuple[int, int]]]:
+    """Text, lines and pages at their offsets, words mended. The lines of the pages are used up: they are the largest part."""
+    text, shown, spans = lay_out(arranged(_raw(page), page["width"], page["height"]) for page in pages)
+    offsets = [*(line.start for line in shown), *(line.end for line in shown), *chain.from_iterable(spans)]
+    mended, moved = mend(text, offsets)
+    if len(mended) == len(text):
+        return text, shown, spans
+    starts, ends, edges = moved[: len(shown)], moved[len(shown) : 2 * len(shown)], moved[2 * len(shown) :]
+    shown = [
+        Shown(line.page, line.block, start, end, line.raw, line.size)
+        for line, start, end in zip(shown, starts, ends, strict=True)
+    ]
+    return mended, shown, list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _raw(page: dict) -> list[list[Raw]]:
+    if "wire" in page:
+        return from_wire(page.pop("wire"))
+    return [[Raw(text, tuple(box), *rest) for text, box, *rest in block] for block in page.pop("blocks")]
+
+
+def _open(page: dict) -> dict:
+    """A page as `messages` tells it, with "blocks" of `[text, box, size, bold, upright]`."""
+    blocks = [[list(line[:5]) for line in block] for block in from_wire(page["wire"])]
+    return {name: value for name, value in page.items() if name != "wire"} | {"blocks": blocks}
 
 
 def _source(path: Path) -> bytes:
@@ -118,10 +197,15 @@ def _notes(header: dict, pages: list[dict]) -> tuple[str, ...]:
     unreadable = [i for i, page in enumerate(pages, 1) if page["signals"]["unreadable"]]
     if unreadable:
         notes.append(f"text could not be read on {_listed(unreadable)} of {len(pages)} (counted from 1)")
-    drawn = [i for i, page in enumerate(pages, 1) if not page["blocks"] and _has_ink(page["signals"])]
+    notes += [page["lost"] for page in pages if "lost" in page]
+    drawn = [i for i, page in enumerate(pages, 1) if not _has_text(page) and _has_ink(page["signals"])]
     if drawn:
         notes.append(f"no text layer on {_listed(drawn)} of {len(pages)} (counted from 1): images or drawings only")
     return tuple(notes)
+
+
+def _has_text(page: dict) -> bool:
+    return any(page.get(form) for form in ("wire", "blocks", "text"))
 
 
 def _has_ink(signals: dict) -> bool:
@@ -133,7 +217,7 @@ def _listed(numbers: list[int]) -> str:
     return ("page " if len(numbers) == 1 else "pages ") + shown
 
 
-def _title(metadata: str, shown: list[Shown], path: Path) -> str:
+def _title(metadata: str, shown: list[Shown], text: str, path: Path) -> str:
     """The title in the file's metadata unless it is a file name or a placeholder; else the largest heading of the first
     page that has one; else the file's stem."""
     metadata = " ".join(metadata.split())
@@ -147,208 +231,124 @@ def _title(metadata: str, shown: list[Shown], path: Path) -> str:
     groups = heading_groups(shown)
     first = [group for group in groups if group[0].page == groups[0][0].page]
     best = max(first, key=lambda group: (group[0].size, -group[0].start), default=[])
-    return " ".join(" ".join(line.raw.text for line in best).split()) or path.stem
+    return " ".join(text[best[0].start : best[-1].end].split()) if best else path.stem
 
 
-# The bounded child, seen from outside
+# The bounded children, seen from outside
+
+
+def default_workers(path: Path) -> int:
+    """Two processes for a large file where there are two processors; else one, for a process takes time to begin."""
+    return 2 if path.stat().st_size >= LARGE_BYTES and (os.cpu_count() or 1) > 1 else 1
 
 
 def messages(path: Path, page_seconds: float = PAGE_SECONDS) -> Iterator[dict]:
-    """What the PDF library says about a file: a header, then each page as plain values. Raises `BadInput`."""
-    heard = 0
-    command = child.module_command("localeval.pdf", str(path.resolve()))
-    try:
-        with contextlib.closing(child.messages(command, chain([START_SECONDS], repeat(page_seconds)))) as said:
-            for message in said:
-                if "refused" in message:
-                    raise BadInput(f"{path}: {REFUSALS[message['refused']].format(message['detail'])}")
-                heard += 1
-                yield message
-    except child.TimedOut as late:
-        where = f"page {heard}" if heard else "opening it"
-        raise BadInput(f"{path}: {REFUSALS['slow'].format(where, late.seconds)}") from None
-    except child.Died:
-        raise BadInput(f"{path}: {REFUSALS['stopped'].format(f'{max(0, heard - 1)} pages')}") from None
+    """What the PDF library says about a file: a header, then each page as plain values. Raises `BadInput`.
+
+    A page has "label", "width", "height", "signals", and "blocks" of lines `[text, box, size, bold, upright]`. One that hung or
+    broke the parser is `unreadable`, and "lost" says why; those after it are read by another process, RESTARTS times at most.
+    """
+    with contextlib.closing(_wire(path, page_seconds, "boxes")) as said:
+        yield next(said)
+        yield from map(_open, said)
 
 
-# The child: the only part that opens the file
+def _wire(
+    path: Path,
+    page_seconds: float,
+    form: str,
+    workers: int | None = 1,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Iterator[dict]:
+    """The same as the children tell it, from the cache or from as many of them as there are workers."""
+    kept = pagecache.entry(cache, path, form) if cache else None
+    said = pagecache.read(kept) if kept else None
+    if said is None:
+        said = _side_by_side(path, page_seconds, form, workers or default_workers(path))
+        said = pagecache.kept(kept, said) if kept else said
+    done, total, repaired = -1, 0, False
+    with contextlib.closing(said):
+        for message in said:
+            if done < 0:
+                total, repaired = message["pages"], message["repaired"]
+            else:
+                repaired = repaired or message["signals"]["repaired"]
+                message["signals"]["repaired"] = repaired  # whichever process saw the damage first
+            done += 1
+            yield message
+            if progress and done:
+                progress(done, total)
 
 
-def _told(path: str) -> Iterator[dict]:
-    try:
-        import pymupdf
-    except ImportError:
-        yield _refused("missing")
+def _side_by_side(path: Path, page_seconds: float, form: str, workers: int) -> Iterator[dict]:
+    """The header and all pages in order, from one child for each range of pages; all of them run at once."""
+    if workers == 1:
+        yield from _part(path, page_seconds, form, 0, 1)
         return
-    pymupdf.TOOLS.mupdf_display_errors(False)
-    try:
-        document = pymupdf.open(path)
-    except Exception as error:  # the library raises many kinds, some of them its own
-        yield _refused("broken", error)
-        return
-    refused = _refusal(document)
-    if refused:
-        yield refused
-        return
-    header = _header(document)
-    yield header
-    for index in range(header["pages"]):  # a failure can change the library's own count
-        try:
-            page = document.load_page(index)
-        except Exception as error:
-            yield _refused("page_tree", f"page {index + 1} of {header['pages']}: {error}")
-            return
-        yield _page(page, index, document.is_repaired)
-    yield {"done": True}
-
-
-def _refused(reason: str, detail: object = "") -> dict:
-    return {"refused": reason, "detail": " ".join(str(detail).split())[:160]}
-
-
-def _refusal(document) -> dict | None:
-    if not document.is_pdf:
-        return _refused("not_pdf")
-    if document.needs_pass:
-        return _refused("locked")
-    try:
-        return None if document.page_count > 0 else _refused("no_pages")
-    except Exception as error:
-        return _refused("page_tree", error)
-
-
-def _header(document) -> dict:
-    metadata = document.metadata or {}
-    return {
-        "pages": document.page_count,
-        "repaired": bool(document.is_repaired),
-        "restricted": bool(metadata.get("encryption")),
-        "title": _clean(metadata.get("title") or "")[0],
-        "outline": _outline(document),
-    }
-
-
-def _outline(document) -> list[tuple]:
-    """`(level, title, page index, y from the top or None)` of each entry that leads to a page."""
-    try:
-        entries = document.get_toc(simple=False)
-        return [
-            (level, _clean(title)[0], page - 1, _from_top(document, page - 1, target))
-            for level, title, page, target in entries
-            if 0 < page <= document.page_count
-        ]
-    except Exception:  # a broken outline takes nothing from the text
-        return []
-
-
-def _from_top(document, index: int, target: dict) -> float | None:
-    import pymupdf
-
-    point = target.get("to")
-    if point is None:
-        return None
-    # The library turns the axis of explicit targets, and leaves that of named ones.
-    return point.y if target["kind"] == pymupdf.LINK_GOTO else document[index].rect.height - point.y
-
-
-def _page(page, index: int, repaired: bool) -> dict:
-    """One page as plain values. A page that cannot be interpreted is an empty page that says so."""
-    import pymupdf
-
-    # Without these two flags an unknown glyph arrives as U+FFFD, not as a wrong letter, and "fi" as two letters.
-    flags = pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_CID_FOR_UNKNOWN_UNICODE & ~pymupdf.TEXT_PRESERVE_LIGATURES
-    message = {"label": str(index + 1), "width": page.rect.width, "height": page.rect.height, "blocks": []}
-    try:
-        blocks = page.get_text("dict", flags=flags)["blocks"]
-        drawings = page.get_bboxlog()
-        message["label"] = _clean(page.get_label())[0].strip() or message["label"]
-    except Exception:
-        return message | {"signals": asdict(Signals(repaired=repaired, unreadable=True))}
-    turn = page.rotation_matrix if page.rotation else None
-    lines = [[_line(line, turn) for line in block.get("lines", ())] for block in blocks]
-    message["blocks"] = [
-        kept for block in lines if (kept := [line["shown"] for line in block if line["shown"][0].strip()])
+    stop, heard = threading.Event(), [queue.SimpleQueue() for _ in range(workers)]
+    threads = [
+        threading.Thread(target=_listen, args=(_part(path, page_seconds, form, part, workers, stop), out), daemon=True)
+        for part, out in enumerate(heard)
     ]
-    return message | {
-        "signals": asdict(_signals([line for block in lines for line in block], drawings, page, repaired))
-    }
+    for thread in threads:
+        thread.start()
+    try:
+        for part, out in enumerate(heard):
+            for number, message in enumerate(iter(out.get, None)):
+                if isinstance(message, BaseException):
+                    raise message
+                if number or not part:  # the other headers say the same
+                    yield message
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
-def _line(line: dict, turn) -> dict:
-    """One line: `shown` (the fields of `Raw`), and counts for the signals. Bold: nearly all of its letters are."""
-    import pymupdf
-
-    drawn = pymupdf.mupdf.FZ_STEXT_FILLED | pymupdf.mupdf.FZ_STEXT_STROKED | pymupdf.mupdf.FZ_STEXT_CLIPPED
-    sizes, bold, invisible = Counter(), 0, 0
-    for span in line["spans"]:
-        count = len(span["text"].strip())
-        sizes[round(span["size"], 2)] += count
-        mono = span["flags"] & pymupdf.TEXT_FONT_MONOSPACED  # bold code is no heading
-        bold += count if span["flags"] & pymupdf.TEXT_FONT_BOLD and not mono else 0
-        invisible += 0 if span["char_flags"] & drawn else count
-    text, removed = _clean("".join(span["text"] for span in line["spans"]))
-    box, upright = _as_displayed(line, turn)
-    total = sizes.total()
-    size = max(sizes, key=sizes.__getitem__, default=0.0)
-    return {
-        "shown": (text.rstrip(), box, size, bold > 0.95 * total, upright),
-        "chars": total,
-        "invisible": invisible,
-        "removed": removed,
-        "ocr_font": any(name in span["font"] for span in line["spans"] for name in OCR_FONTS),
-    }
+def _listen(said: Iterator[dict], out: queue.SimpleQueue) -> None:
+    try:
+        for message in said:
+            out.put(message)
+        out.put(None)
+    except BaseException as error:  # the thread that reads the queue raises it
+        out.put(error)
 
 
-def _as_displayed(line: dict, turn) -> tuple[list[float], bool]:
-    """The line's box and whether it runs from left to right. The library measures a page before it is turned."""
-    import pymupdf
-
-    box, (dx, dy) = line["bbox"], line["dir"]
-    if turn:
-        box, dx = pymupdf.Rect(box) * turn, dx * turn.a + dy * turn.c
-    return [round(value, 2) for value in box], dx > 0.9
-
-
-_BREAKS, _HALVES = re.compile("[\t-\r\x85\u2028\u2029]"), re.compile("[\ud800-\udfff]")
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
-
-
-def _clean(text: str) -> tuple[str, int]:
-    """Text without control characters and half surrogates, and how many controls it lost. Line breaks become spaces."""
-    return _CONTROLS.subn("", _HALVES.sub("\ufffd", _BREAKS.sub(" ", text)))
-
-
-def _signals(lines: list[dict], drawings: list, page, repaired: bool) -> Signals:
-    total = max(1, sum(line["chars"] for line in lines))
-    rect = page.rect * page.derotation_matrix if page.rotation else page.rect
-    return Signals(
-        image_coverage=_coverage([box for kind, box in drawings if kind in ("fill-image", "fill-imgmask")], rect),
-        invisible_text=round(sum(line["invisible"] for line in lines) / total, 4),
-        rotated_text=round(sum(line["chars"] for line in lines if not line["shown"][4]) / total, 4),
-        vectors=sum(kind in ("fill-path", "stroke-path", "fill-shade") for kind, _ in drawings),
-        removed_chars=sum(line["removed"] for line in lines),
-        ocr_font=any(line["ocr_font"] for line in lines),
-        repaired=repaired,
-    )
-
-
-def _coverage(boxes: Iterable[tuple], page, cells: int = 50) -> float:
-    """Share of the page that images cover, on a grid, so that layers over one another count once."""
-    if page.is_empty:
-        return 0.0
-    grid = [bytearray(cells) for _ in range(cells)]
-    for x0, y0, x1, y1 in boxes:
-        left, right = (min(cells, max(0, round((x - page.x0) / page.width * cells))) for x in (x0, x1))
-        top, bottom = (min(cells, max(0, round((y - page.y0) / page.height * cells))) for y in (y0, y1))
-        for row in grid[top:bottom]:
-            row[left:right] = b"\x01" * (right - left)
-    return round(sum(map(sum, grid)) / cells**2, 4)
+def _part(
+    path: Path, page_seconds: float, form: str, part: int, parts: int, stop: threading.Event | None = None
+) -> Iterator[dict]:
+    """One range of pages, from as many children as it takes: a page that ends one is told as lost, and the next goes on."""
+    header, at, restarts = None, 0, 0
+    while header is None or at < header["end"]:
+        first = [] if header is None else [str(at)]
+        command = child.module_command("localeval.pdfchild", str(path.resolve()), form, str(part), str(parts), *first)
+        try:
+            with contextlib.closing(
+                child.messages(command, chain([START_SECONDS], repeat(page_seconds)), stop=stop)
+            ) as said:
+                for number, message in enumerate(said):
+                    if "refused" in message:
+                        raise BadInput(f"{path}: {REFUSALS[message['refused']].format(message['detail'])}")
+                    if number:
+                        at += 1
+                        yield message
+                    elif header is None:
+                        header, at = message, message["first"]
+                        yield message
+            return
+        except (child.TimedOut, child.Died) as error:
+            why = _why(error, at, header is None)
+            restarts += 1
+            if header is None or at >= header["end"] or restarts > RESTARTS:
+                raise BadInput(f"{path}: {why}") from None
+        empty = {"text": ""} if form == "text" else {"wire": []}
+        signals = asdict(Signals(unreadable=True))
+        yield {"label": str(at + 1), "width": 0.0, "height": 0.0, **empty, "signals": signals, "lost": why}
+        at += 1
 
 
-def _blocks(page: dict) -> list[list[Raw]]:
-    blocks = [[Raw(text, tuple(box), *rest) for text, box, *rest in block] for block in page["blocks"]]
-    return [join_rows(block) for block in in_reading_order(blocks, page["width"])]
-
-
-if __name__ == "__main__":
-    child.speak(_told(sys.argv[1]), memory_bytes=MEMORY_BYTES, cpu_seconds=CPU_SECONDS)
+def _why(error: child.TimedOut | child.Died, at: int, opening: bool) -> str:
+    if isinstance(error, child.TimedOut):
+        return REFUSALS["slow"].format("opening it" if opening else f"page {at + 1}", error.seconds)
+    return REFUSALS["stopped"].format(f"{at} pages")

@@ -10,13 +10,13 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from itertools import pairwise
 
 import pandas as pd
 
-from localeval.corpus import Corpus, Signals
+from localeval.corpus import Corpus, Layout, Page, Reading, Signals
 
 CLASSES = ("digital_clean", "likely_scanned", "mixed_or_uncertain", "low_text", "digital_noisy", "blank")
 FEATURES = (
@@ -24,25 +24,29 @@ FEATURES = (
     "alpha",  # shares of them: letters,
     "digit",  # digits,
     "symbol",  # neither of both nor common punctuation,
-    "bad_char",  # replacement, private-use and control characters, and "(cid:n)"
+    "bad_char",  # replacement, private-use and control characters in words, and "(cid:n)"; not bullets and lone signs
     "latin",  # share of the letters that are Latin
-    "mean_token",  # characters; tokens are separated by white space
-    "single_token",  # shares of the tokens: one Latin letter,
-    "long_token",  # more than 25 characters,
+    "single_token",  # shares of the tokens, which white space separates: one Latin letter,
+    "long_token",  # more than 25 letters in a row,
     "good_token",  # shaped like a word, a number or an identifier,
-    "stopword",  # a frequent short word of eight languages,
+    "stopword",  # a frequent short word of twenty languages, of two letters or more,
     "mixed_script",  # letters of scripts that do not stand together
     "vowel",  # share of the Latin letters
     "mean_line",  # characters
     "short_line",  # share of the lines under 20 characters
+    "broken_line",  # share of the letters in long lines of hardly a vowel and no stopword, or of letters with accents
     "confusion",  # shares of the tokens: digits or bars among letters, as OCR misreads them,
     "inner_punct",  # punctuation between letters
     "bigram_entropy",  # bits: entropy of a letter given the one before it
 )
 SIGNALS = tuple(field.name for field in fields(Signals))
-PAGE_COLUMNS = ("doc_id", "page_index", "page_label", "class", "quality", "confidence", "reason", *FEATURES, *SIGNALS)
+READING = ("reading", "engine", "dpi", "word_confidence", "before", "after")  # `corpus.Reading`; reading is its state
+PAGE_COLUMNS = (
+    *("doc_id", "page_index", "page_label", "class", "quality", "confidence", "reason"),
+    *(*FEATURES, *SIGNALS, *READING),
+)
 DOCUMENT_COLUMNS = (
-    *("doc_id", "pages", "blank", "clean_fraction", "mean_quality", "degraded_fraction"),
+    *("doc_id", "pages", "blank", "short", "clean_fraction", "mean_quality", "degraded_fraction"),
     *("verdict", "failed_guard"),
 )
 
@@ -53,50 +57,117 @@ CONFIDENCE_WEIGHTS = {"volume": 0.20, "chars": 0.22, "words": 0.22, "language": 
 
 STOPWORDS = frozenset(
     re.findall(
-        r"\w+",
+        r"\w\w+",  # a letter alone would also be found in letter-spaced text
         """the of and to in is for that with as are on by be this or an it at from not can which if
         ve bir bu için ile da de olarak olan gibi daha en çok ya var
         der die das und den von zu mit ist im nicht ein eine auf für dem des als auch sich
         le la les des et est une du dans pour que qui par sur pas au un en
         el los las del una por con para se como más su al lo y
         il di che per non sono della si nel o os do um uma com na no em não
-        het een van dat niet zijn voor met op""",
+        het een van dat niet zijn voor met op
+        och att det som är på av för med den till inte har om jag ett og er ikke til ved også hvis kan
+        ja on ei se että kun hän ovat niin mutta joka tai olla
+        je na se že to za by od do ako sa aj nie jak jest są oraz przez dla które tym lub być czy po
+        és az hogy nem egy ez ha csak vagy meg is și nu este sau din pe care sunt iar mai
+        dan yang di untuk dengan ini dari dalam và là của có được cho không các một với
+        els amb és dels que si fer""",
     )
 )
 
 
+def _of(origin: str, default: float, decides: str):
+    """A threshold: where its value comes from, the value, and what it decides."""
+    return field(default=default, metadata={"origin": origin, "decides": decides})
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Every number the rules compare with.
+    """Every number the rules compare with; the fields' metadata say where it comes from and what it decides.
 
-    Published: the study whose document rule this is. Measured: chosen on pages of 52 documents of known origin
-    (born-digital in several scripts, scans with and without OCR, broken encodings).
+    published: the study whose document rule this is. measured: set on pages of 52 documents of known origin (born-digital
+    in several scripts, scans with and without OCR, broken encodings). chosen: says what a rule is for.
     """
 
-    clean_fraction: float = 0.85  # published: guard 1 of a clean document
-    mean_quality: float = 0.78  # published: guard 2
-    degraded_fraction: float = 0.10  # published: guard 3, share of noisy and scanned pages
-    ocr_confidence: float = 0.55  # published: a page below it is worth reading again with OCR
-    clean_quality: float = 0.78  # measured: the same cut for one page
-    scan_image: float = 0.50  # measured: images on half of the page, and
-    scan_chars: int = 100  # measured: less text than this, are a scan without a text layer
-    low_text_chars: int = 200  # measured: title pages and stubs lie below, pages of text above
-    invisible_text: float = 0.50  # measured: an OCR layer is all invisible, a born-digital page never
-    full_image: float = 0.80  # measured: a page-sized image,
-    full_image_invisible: float = 0.05  # measured: and under it a little invisible text is enough
-    bad_char: float = 0.02  # measured: 1 of 60 clean pages in any script is above
-    mixed_script: float = 0.08  # measured: a font read through the wrong table
-    long_token: float = 0.25  # measured: text without spaces (Latin only)
-    single_token: float = 0.25  # measured: text with a space after each letter
-    latin: float = 0.50  # rules on words are for Latin letters: other scripts have other spaces and vowels,
-    letters: float = 0.50  # and for pages of letters: a table of numbers and units has few vowels
-    good_token: float = 0.72  # measured: the weakest clean Latin page is above
-    vowel: float = 0.24  # measured: shifted letters have fewer vowels than any language tried
-    stopword: float = 0.02  # measured: a page below is no prose in a known language, and needs
-    good_token_alone: float = 0.85  # measured: this share of word-like tokens instead
+    clean_fraction: float = _of(
+        "published", 0.85, "guard one of a clean document: share of its pages that are digital_clean, at least"
+    )
+    mean_quality: float = _of("published", 0.78, "guard two: mean quality of its pages, at least")
+    degraded_fraction: float = _of(
+        "published", 0.10, "guard three: share of its pages that are noisy or scanned, at most"
+    )
+    short_quality: float = _of(
+        "measured",
+        0.50,
+        "a low_text page of this quality is short and sound: it leaves the document rule as a blank page does",
+    )
+    ocr_confidence: float = _of("published", 0.55, "a page with less confidence is worth reading again with OCR")
+    clean_quality: float = _of(
+        "measured",
+        0.70,
+        "digital_clean: quality of the page, at least; pages of code and tables that read well are above",
+    )
+    scan_image: float = _of(
+        "measured", 0.50, "likely_scanned: images on this share of the page, with less text than scan_chars"
+    )
+    scan_alone: float = _of("measured", 0.05, "likely_scanned: images on this share of a page that holds nothing else")
+    scan_chars: int = _of("measured", 100, "likely_scanned: fewer characters than this under such images")
+    low_text_chars: int = _of(
+        "measured", 170, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
+    )
+    invisible_text: float = _of(
+        "measured", 0.50, "likely_scanned: an OCR layer is all invisible, a born-digital page never"
+    )
+    full_image: float = _of("measured", 0.80, "likely_scanned: an image as large as this share of the page,")
+    full_image_invisible: float = _of("measured", 0.05, "and under it this share of invisible text is enough")
+    bad_char: float = _of(
+        "measured",
+        0.02,
+        "digital_noisy: share of unreadable characters; one of sixty clean pages in any script is above",
+    )
+    removed_other: float = _of(
+        "measured",
+        0.10,
+        "digital_noisy: share of control characters in other scripts, where they are no lost ligatures",
+    )
+    mixed_script: float = _of(
+        "measured", 0.08, "digital_noisy: share of words that mix scripts, from a font read through the wrong table"
+    )
+    long_token: float = _of(
+        "measured", 0.25, "digital_noisy: share of overlong words, in text without spaces (Latin only)"
+    )
+    single_token: float = _of(
+        "measured", 0.25, "digital_noisy: share of single letters, in text with a space after each"
+    )
+    broken_line: float = _of(
+        "measured",
+        0.15,
+        "digital_noisy: share of letters in lines of no language, from one font read through the wrong table",
+    )
+    label_lines: float = _of(
+        "measured", 0.80, "mixed_or_uncertain, not noisy: share of short lines, as a drawing's labels have them,"
+    )
+    label_vectors: int = _of("measured", 20, "and at least as many lines or areas drawn")
+    latin: float = _of(
+        "measured", 0.80, "rules on words are for Latin letters: other scripts have other spaces and vowels,"
+    )
+    letters: float = _of("chosen", 0.50, "and for pages of letters: a table of numbers and units has few vowels")
+    good_token: float = _of(
+        "measured", 0.72, "digital_noisy: share of word-like words; the weakest clean Latin page is above"
+    )
+    vowel: float = _of(
+        "measured", 0.24, "digital_noisy: share of vowels; shifted letters have fewer than any language tried"
+    )
+    stopword: float = _of("measured", 0.02, "a page with fewer common words is no prose in a known language, and needs")
+    common: float = _of(
+        "measured", 0.10, "share of common words from which a page is prose, whatever signs and names are in it"
+    )
+    good_token_alone: float = _of("measured", 0.85, "this share of word-like words instead")
+    sure_words: float = _of("measured", 92.0, "OCR this sure of its words (0 to 100) had 0.96 of them right (F1), and")
+    unsure_words: float = _of("measured", 50.0, "68 had 0.66; down the same line, every second word is wrong")
 
 
 DEFAULTS = Thresholds()
+NATIVE = Reading()
 
 
 def features(text: str) -> dict[str, float]:
@@ -112,21 +183,58 @@ def features(text: str) -> dict[str, float]:
         for name in _token_features(token):
             found[name] += count
     lines = [len(line.strip()) for line in text.splitlines() if line.strip()]
+    signs = _SIGN if latin > 0.8 * kinds["alpha"] else _LONE
+    lone = len(signs.findall(text))  # they harm no word
     cid = sum(map(len, re.findall(r"\(cid:\d+\)", text)))
     total = kinds.total() - kinds["space"]
     values = {name: found[name] / max(1, len(tokens)) for name in FEATURES}
     values |= {name: kinds[name] / max(1, total) for name in ("alpha", "digit", "symbol")}
     values |= {
         "n_chars": total,
-        "bad_char": min(1.0, (kinds["bad"] + cid) / max(1, total)),
+        "bad_char": min(1.0, (kinds["bad"] - lone + cid) / max(1, total)),
         "latin": latin / max(1, kinds["alpha"]),
-        "mean_token": total / max(1, len(tokens)),
         "vowel": vowels / max(1, latin),
         "mean_line": sum(lines) / max(1, len(lines)),
         "short_line": sum(length < 20 for length in lines) / max(1, len(lines)),
+        "broken_line": _broken(text) / max(1, kinds["alpha"]),
         "bigram_entropy": _bigram_entropy(text),
     }
     return {name: float(value) for name, value in values.items()}
+
+
+_LONE = re.compile(
+    r"(?m)(?:(?<!\S)|^[ \t]*)[\ufffd\ue000-\uf8ff](?!\S)|^[ \t]*[\ufffd\ue000-\uf8ff](?![\ufffd\ue000-\uf8ff])"
+)
+
+
+# In Latin text also one beside fewer than three letters: a bracket of a formula, as in "f\ufffdx(t)\ufffd".
+_SIGN = re.compile(
+    r"(?<![^\W\d_]{3})(?<![\ufffd\ue000-\uf8ff])[\ufffd\ue000-\uf8ff](?![\ufffd\ue000-\uf8ff])(?![^\W\d_]{3})|"
+    + _LONE.pattern.removeprefix("(?m)"),
+    re.MULTILINE,
+)
+_CODE_LINE = re.compile(r"[(){}=<>_]")
+
+
+def _broken(text: str) -> int:
+    """Letters in lines that are no language, as a font read through the wrong table leaves them on a page of others.
+
+    Either most of them carry accents, as Cyrillic read as Latin has them; or there are 30 Latin letters or more in five
+    words or more, fewer than a quarter of them vowels, without a stopword and without a sign of code.
+    """
+    found = 0
+    for line in text.splitlines():
+        letters = [char for char in line if _script(char) == "LATIN"]
+        accents = len(letters) >= 8 and sum(not char.isascii() for char in letters) > 0.6 * len(letters)
+        if accents or (len(letters) >= 30 and _no_language(line, letters)):
+            found += len(letters)
+    return found
+
+
+def _no_language(line: str, letters: list[str]) -> bool:
+    words = re.findall(r"\w+", line.casefold())
+    prose = len(words) >= 5 and not _CODE_LINE.search(line) and STOPWORDS.isdisjoint(words)
+    return prose and sum(map(_is_vowel, letters)) < 0.25 * len(letters)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -152,10 +260,16 @@ def _is_vowel(char: str) -> bool:
     return unicodedata.normalize("NFD", char)[0].casefold() in "aeiouyıæœøå"
 
 
-_MIXABLE = {"", "MODIFIER", "FULLWIDTH", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "GREEK"}
-_WORD = re.compile(r"[^\W\d_]+(?:['’.\-‐/_:@&]+[^\W\d_]+)*\d{0,2}")
+_MIXABLE = {"", "MODIFIER", "FULLWIDTH", "HALFWIDTH", "CJK", "BOPOMOFO", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"}
+_MIXABLE |= {"HANGUL", "ARABIC", "GREEK"}
+_RUN = re.compile(r"[^\W\d_]{26}")
+_WORD = re.compile(r"[´`¨]?[^\W\d_]+(?:['’.\-‐/_:@&´`¨˜ˆ¸ˇ˘˝]+[^\W\d_]+)*\d{0,2}")  # some fonts set accents apart
+_ALIKE = re.compile(r"[aceiopxyïABCEHIKMOPTXÏ]")  # Latin letters that stand in for Cyrillic ones
 _NUMBER = re.compile(r"[-+−±~<>=]?[$€£§#]?\d+(?:[.,:/–\-]\d+)*(?:%|°|st|nd|rd|th|[a-zA-Z]{1,2})?")
-_LIKE_CODE = re.compile(r"[A-Za-z_.$][\w.$]*(?:[(\[{=<:/~-].*)?|<?/?\w+[>;]|[^\w\s]{1,3}")
+_CODE_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+h?|[0-9][0-9A-Fa-f]*[hH]|[0-9A-F]{2,8}")
+_OPERATOR = re.compile(r"[−=+∂∇∑∏∫√≤≥≈≠×±∈→∞]")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|_+")
+_LIKE_CODE = re.compile(r"[\\#@%&$-]*[A-Za-z_.$][\w.$@\\]*(?:[(\[{=<:/~*-].*)?|<?/?\w+[>;]|[^\w\s]{1,3}")
 
 
 @lru_cache(maxsize=1 << 17)
@@ -164,26 +278,40 @@ def _token_features(token: str) -> tuple[str, ...]:
     scripts = set(map(_script, core))
     found = {
         "single_token": len(core) == 1 and scripts == {"LATIN"},
-        "long_token": len(token) > 25,
+        "long_token": bool(_RUN.search(token)),
         "good_token": _is_good(core, scripts),
         "stopword": core.casefold() in STOPWORDS,
-        "mixed_script": len(scripts - _MIXABLE) > 1,
+        "mixed_script": len(scripts - _MIXABLE) > 1 and _mixes(core, scripts),
         "confusion": bool(re.search(r"[a-z][0-9|!][a-z]|[0-9][a-z]+[0-9]", core)),
         "inner_punct": bool(re.search(r"[^\W\d_][^\w\s'’.\-‐/:@&][^\W\d_]", core)),
     }
     return tuple(name for name, holds in found.items() if holds)
 
 
+def _mixes(core: str, scripts: set[str]) -> bool:
+    """Not where a Latin letter only stands in for the Cyrillic one that looks like it, as keyboards and fonts do."""
+    return "CYRILLIC" not in scripts or len({*map(_script, _ALIKE.sub("", core))} - _MIXABLE) > 1
+
+
 def _is_good(core: str, scripts: set[str]) -> bool:
     """Shaped like a word, number or identifier. Five letters without a vowel, or capitals strewn about, are no word."""
-    if not core or _NUMBER.fullmatch(core):
+    if not core or _NUMBER.fullmatch(core) or (_CODE_NUMBER.fullmatch(core) and re.search(r"\d", core)):
         return True
     if scripts - {"", "LATIN"} and "LATIN" not in scripts:
+        return True
+    if _OPERATOR.search(core) and not re.search(r"[^\W\d_]{4}", core):  # a formula
         return True
     spelled = all(any(map(_is_vowel, run)) for run in re.findall(r"[^\W\d_]{5,}", core))
     strewn = re.search(r"[a-z][A-Z][a-z]*[A-Z][a-z]?[A-Z]", core)
     shaped = _WORD.fullmatch(core) or _LIKE_CODE.fullmatch(core)
-    return bool(len(core) <= 25 and spelled and shaped and not strewn)
+    return bool(not _RUN.search(core) and spelled and shaped and (not strewn or _is_identifier(core)))
+
+
+def _is_identifier(core: str) -> bool:
+    """Several words written as one, `likeThisOne` or `XMLParserOf2`: no part of four letters or more lacks a vowel."""
+    parts = _PARTS.findall(core)
+    lower = [part for part in parts if part[-1].islower() and len(part) > 3]
+    return "".join(parts) == core and bool(lower) and all(any(map(_is_vowel, part)) for part in lower)
 
 
 def _bigram_entropy(text: str) -> float:
@@ -224,46 +352,84 @@ def part_scores(f: dict[str, float], limits: Thresholds = DEFAULTS) -> dict[str,
     }
 
 
-def quality(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS) -> float:
-    """How well the page can be searched, in [0, 1]. Bad characters weigh on everything; a scan loses 0.2."""
+def _by_ocr(reading: Reading) -> bool:
+    return reading.state == "replaced" and reading.word_confidence is not None
+
+
+def _sureness(reading: Reading, limits: Thresholds) -> float:
+    """How sure OCR was of the text it gave, in [0, 1]; 1 where the text came from elsewhere.
+
+    Text alone cannot say: OCR writes plausible words whatever it saw.
+    """
+    return _ramp(reading.word_confidence, limits.unsure_words, limits.sure_words) if _by_ocr(reading) else 1.0
+
+
+def quality(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS, reading: Reading = NATIVE) -> float:
+    """How well the page can be searched, in [0, 1]. Bad characters and unsure OCR weigh on everything; a scan loses 0.2."""
     parts = part_scores(f, limits)
     text = sum(weight * parts[name] for name, weight in QUALITY_WEIGHTS.items()) * (0.25 + 0.75 * parts["chars"])
-    return max(0.0, text - 0.20 * max(signals.invisible_text, _ramp(signals.image_coverage, 0.3, 0.8)))
+    picture = _ramp(signals.image_coverage, 0.3, 0.8) if f["n_chars"] < limits.low_text_chars else 0.0
+    scan = max(float(_by_ocr(reading)), signals.invisible_text, picture)
+    return max(0.0, text * _sureness(reading, limits) - 0.20 * scan)
 
 
-def confidence(f: dict[str, float], limits: Thresholds = DEFAULTS) -> float:
-    """How far the text can be trusted, in [0, 1]: six part scores, cut when the worst of the three main ones is low."""
+def confidence(f: dict[str, float], limits: Thresholds = DEFAULTS, reading: Reading = NATIVE) -> float:
+    """How far the text can be trusted, in [0, 1]: six part scores, cut when the worst of the three main ones is low.
+
+    Of a page that OCR read it is no higher than OCR's own sureness.
+    """
     parts = part_scores(f, limits)
     score = sum(weight * parts[name] for name, weight in CONFIDENCE_WEIGHTS.items())
     worst = min(parts["chars"], parts["words"], parts["language"])
-    return score * (0.4 + 0.8 * worst) if worst <= 0.75 else score
+    return min(_sureness(reading, limits), score * (0.4 + 0.8 * worst) if worst <= 0.75 else score)
 
 
-def classify(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS) -> tuple[str, str]:
-    """The class of a page and why: the first rule that holds."""
+def classify(
+    f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULTS, reading: Reading = NATIVE
+) -> tuple[str, str]:
+    """The class of a page and why: the first rule that holds. The text may have come from another reading of the page."""
     n, image, hidden = f["n_chars"], signals.image_coverage, signals.invisible_text
-    removed = signals.removed_chars / max(1, n + signals.removed_chars)
-    latin, full, score = f["latin"] > limits.latin, image >= limits.full_image, quality(f, signals, limits)
+    lost = 0 if reading.state == "replaced" else signals.removed_chars
+    latin = f["latin"] > limits.latin
+    removed, most = lost / max(1, n + lost), limits.bad_char if latin else limits.removed_other
+    full, score = image >= limits.full_image, quality(f, signals, limits, reading)
+    drawn = f["short_line"] > limits.label_lines and signals.vectors >= limits.label_vectors
+    scanned = full and (hidden >= limits.full_image_invisible or reading.state == "replaced")
     prose = latin and f["alpha"] > limits.letters
+    spaced = f["single_token"] > limits.single_token and f["stopword"] < limits.stopword
+    odd = prose and f["stopword"] < limits.common
     unknown = f["stopword"] < limits.stopword and f["good_token"] < limits.good_token_alone
-    scan, noisy = "likely_scanned", "likely_scanned" if full else "digital_noisy"
+    alone = not n and not signals.vectors and image >= limits.scan_alone
+    picture = full or alone or (image >= limits.scan_image and (not n or hidden >= limits.invisible_text))
+    scan, noisy = "likely_scanned", "likely_scanned" if scanned else "digital_noisy"
+    garbled = "mixed_or_uncertain" if drawn and noisy == "digital_noisy" else noisy
     images, words = f"images cover {image:.0%} of it", "of the words"
     rules = (
         (signals.unreadable, "low_text", "the page could not be read"),
-        (image >= limits.scan_image and n < limits.scan_chars, scan, f"{images}, with {n:.0f} characters of text"),
+        (picture and n < limits.scan_chars, scan, f"{images}, with {n:.0f} characters of text"),
         (not n and not image and not signals.vectors, "blank", "nothing on it"),
         (n < limits.low_text_chars, "low_text", f"only {n:.0f} characters of text"),
         (hidden >= limits.invisible_text, scan, f"{hidden:.0%} of its text is invisible, as OCR leaves it"),
-        (full and hidden >= limits.full_image_invisible, scan, f"{images}, over invisible text"),
+        (full and hidden >= limits.full_image_invisible, scan, f"{images}, and {hidden:.0%} of its text is invisible"),
         (f["bad_char"] > limits.bad_char, noisy, f"{f['bad_char']:.0%} of the characters cannot be read"),
-        (removed > limits.bad_char, noisy, f"{removed:.0%} of the characters were control characters"),
+        (removed > most, noisy, f"{removed:.0%} of the characters were control characters"),
         (f["mixed_script"] > limits.mixed_script, noisy, f"{f['mixed_script']:.0%} {words} mix scripts"),
         (latin and f["long_token"] > limits.long_token, noisy, f"{f['long_token']:.0%} {words} are overlong"),
-        (f["single_token"] > limits.single_token, noisy, f"{f['single_token']:.0%} {words} are single letters"),
-        (prose and f["good_token"] < limits.good_token, noisy, f"only {f['good_token']:.0%} {words} look like words"),
-        (prose and f["vowel"] < limits.vowel, noisy, f"only {f['vowel']:.0%} of the letters are vowels"),
-        (prose and unknown, noisy, f"hardly a common word, and {f['good_token']:.0%} {words} look like words"),
-        (full, scan, images),
+        (spaced, garbled, f"{f['single_token']:.0%} {words} are single letters"),
+        (odd and f["good_token"] < limits.good_token, garbled, f"only {f['good_token']:.0%} {words} look like words"),
+        (prose and f["vowel"] < limits.vowel, garbled, f"only {f['vowel']:.0%} of the letters are vowels"),
+        (
+            f["broken_line"] > limits.broken_line,
+            noisy,
+            f"{f['broken_line']:.0%} of the letters are in lines of no language",
+        ),
+        (odd and unknown, garbled, f"hardly a common word, and {f['good_token']:.0%} {words} look like words"),
+        (scanned, scan, images),
+        (
+            _by_ocr(reading),
+            "mixed_or_uncertain",
+            f"read by OCR, {reading.word_confidence or 0:.0f} % sure of its words",
+        ),
         (score >= limits.clean_quality, "digital_clean", f"quality {score:.3f}"),
         (True, "mixed_or_uncertain", f"quality {score:.3f}, below {limits.clean_quality:g}"),
     )
@@ -273,38 +439,51 @@ def classify(f: dict[str, float], signals: Signals, limits: Thresholds = DEFAULT
 def page_table(corpus: Corpus, thresholds: Thresholds = DEFAULTS) -> pd.DataFrame:
     """One row a page: PAGE_COLUMNS. page_index counts from 0.
 
-    Signals are missing for what is no PDF; a blank page has neither quality nor confidence.
+    Pages of every layout, those of documents without any text too. Signals and readings are missing for what is no PDF;
+    a blank page has neither quality nor confidence.
     """
-    rows, seen = [], Counter()
-    for unit in corpus.pages():
-        doc_id = unit.span.doc_id
-        index, signals = seen[doc_id], corpus.layouts[doc_id].signals
-        seen[doc_id] += 1
-        row = {"doc_id": doc_id, "page_index": index, "page_label": unit.label}
-        rows.append(row | _judged(corpus.text(unit.span), signals[index] if signals else None, thresholds))
+    texts, rows = {document.doc_id: document.text for document in corpus.documents}, []
+    for doc_id, layout in sorted(corpus.layouts.items()):
+        text = texts.get(doc_id, "")
+        for page in layout.pages or (Page(0, "1", 0, len(text)),):
+            row = {"doc_id": doc_id, "page_index": page.index, "page_label": page.label}
+            rows.append(row | _judged(text[page.start : page.end], *_beside(layout, page.index), thresholds))
     return pd.DataFrame(rows, columns=list(PAGE_COLUMNS))
 
 
-def _judged(text: str, signals: Signals | None, limits: Thresholds) -> dict:
-    f, known = features(text), signals or Signals()
-    name, reason = classify(f, known, limits)
+def _beside(layout: Layout, index: int) -> tuple[Signals | None, Reading | None]:
+    """What the file shows beside the text of a page, and where that text came from; None where the layout does not say."""
+    return tuple(rows[index] if rows else None for rows in (layout.signals, layout.readings))
+
+
+def _judged(text: str, signals: Signals | None, reading: Reading | None, limits: Thresholds) -> dict:
+    f, shown, given = features(text), signals or Signals(), reading or NATIVE
+    name, reason = classify(f, shown, limits, given)
     blank = name == "blank"
     scores = {
-        "quality": math.nan if blank else quality(f, known, limits),
-        "confidence": math.nan if blank else confidence(f, limits),
+        "quality": math.nan if blank else quality(f, shown, limits, given),
+        "confidence": math.nan if blank else confidence(f, limits, given),
     }
-    return {"class": name, "reason": reason} | scores | f | (asdict(signals) if signals else dict.fromkeys(SIGNALS))
+    told = asdict(signals) if signals else dict.fromkeys(SIGNALS)
+    return {"class": name, "reason": reason} | scores | f | told | _told(reading)
+
+
+def _told(reading: Reading | None) -> dict:
+    return {name: getattr(reading, "state" if name == "reading" else name, None) for name in READING}
 
 
 def document_table(pages: pd.DataFrame, thresholds: Thresholds = DEFAULTS) -> pd.DataFrame:
     """One row a document, from `page_table`: digital_clean when it passes all three guards, else mixed_quality.
 
-    Blank pages leave every denominator; a document of blank pages alone has no fractions, and is not clean. A repaired
-    file is never clean: text may be missing from it. failed_guard names every guard that failed.
+    Blank pages leave every denominator, and so do short pages whose few words are sound (a title page, the end of a
+    chapter, a figure with its caption): they neither help nor harm a search. A document of such pages alone has no
+    fractions, and is not clean. A repaired file is never clean: text may be missing from it. failed_guard names every
+    guard that failed.
     """
     rows = []
     for doc_id, group in pages.groupby("doc_id", sort=True):
-        counted = group[group["class"] != "blank"]
+        short = (group["class"] == "low_text") & (group["quality"] >= thresholds.short_quality)
+        counted = group[(group["class"] != "blank") & ~short]
         clean = (counted["class"] == "digital_clean").mean()
         degraded = counted["class"].isin(["digital_noisy", "likely_scanned"]).mean()
         mean = counted["quality"].mean()
@@ -316,5 +495,6 @@ def document_table(pages: pd.DataFrame, thresholds: Thresholds = DEFAULTS) -> pd
         }
         failed = ", ".join(name for name, passed in guards.items() if not passed)
         verdict = "mixed_quality" if failed else "digital_clean"
-        rows.append((doc_id, len(group), len(group) - len(counted), clean, mean, degraded, verdict, failed))
+        blank = (group["class"] == "blank").sum()
+        rows.append((doc_id, len(group), blank, short.sum(), clean, mean, degraded, verdict, failed))
     return pd.DataFrame(rows, columns=list(DOCUMENT_COLUMNS))

@@ -48,9 +48,9 @@ def fill(make: Callable, values: dict, name: str):
         if key not in known:
             raise BadInput(f"{name}: unknown {key!r}{near(key, known)}; known: {', '.join(known)}")
         usual = inspect.signature(make).parameters[key].default
-        kinds = (int, float) if isinstance(usual, float) else (type(usual),)
+        kinds = {float: (float, int), tuple: (list, tuple)}.get(type(usual), (type(usual),))
         if usual is not inspect.Parameter.empty and type(values[key]) not in kinds:
-            raise BadInput(f"{name}: {key!r} must be {type(usual).__name__}, found {values[key]!r}")
+            raise BadInput(f"{name}: {key!r} must be {kinds[0].__name__}, found {values[key]!r}")
     return make(**values)
 
 

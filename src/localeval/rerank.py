@@ -10,30 +10,25 @@ import numpy as np
 from localeval.embedding import ModelCard, offline, verify
 from localeval.records import BadInput, Span
 from localeval.retrieval import once
+from localeval.vectors import Stored
 
 
 class MaxSim:
     """Late interaction: mean over query tokens of the best cosine with any passage token (Khattab and Zaharia 2020).
 
-    It uses the token vectors of an embedding model as they are, stored once per passage in float16. vectors: (tokens, d)
-    of all passages stacked; starts: (n + 1,) where each passage's begin; encode: query text -> (query tokens, d).
+    It uses the token vectors of an embedding model as they are. passages: their vectors, in the order of `spans`; encode: query text
+    -> (query tokens, d).
     """
 
-    def __init__(
-        self, spans: Sequence[Span], vectors: np.ndarray, starts: np.ndarray, encode: Callable[[str], np.ndarray]
-    ):
+    def __init__(self, spans: Sequence[Span], passages: Stored, encode: Callable[[str], np.ndarray]):
         self._place = {span: i for i, span in enumerate(spans)}
-        self._vectors, self._starts, self._encode = vectors, starts, encode
+        self._passages, self._encode = passages, encode
 
     def __call__(self, query: str, spans: Sequence[Span]) -> np.ndarray:
         """(n,) scores between -1 and 1. A passage without tokens scores -1."""
         tokens = np.asarray(self._encode(query), dtype=np.float32)
-        score = lambda span: once((id(self), query, span), lambda: self._score(tokens, self._passage(span)))
-        return np.array([score(span) for span in spans])
-
-    def _passage(self, span: Span) -> np.ndarray:
-        place = self._place[span]
-        return self._vectors[self._starts[place] : self._starts[place + 1]].astype(np.float32)
+        score = lambda span: self._score(tokens, self._passages.of(self._place[span]))
+        return np.array([once((id(self), query, span), lambda span=span: score(span)) for span in spans])
 
     @staticmethod
     def _score(query: np.ndarray, passage: np.ndarray) -> float:

@@ -7,7 +7,6 @@ that threads, batches and machines agree on the order.
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from typing import Protocol
 import numpy as np
 
 from localeval.records import BadInput, Hit, Span
-from localeval.tokens import Tokenise
 
 DECIMALS = 6
 RRF_K = 60  # Cormack, Clarke and Buettcher 2009
@@ -92,10 +90,10 @@ def rank(spans: Sequence[Span], scores: np.ndarray, k: int, decimals: int = DECI
     if not np.isfinite(rounded).all():
         raise ValueError("a score is not a number")
     order = np.argsort(-rounded, kind="stable")[:k]
-    return [Hit(spans[i], float(rounded[i])) for i in order]
+    return [Hit(spans[i], score) for i, score in zip(order.tolist(), rounded[order].tolist(), strict=True)]
 
 
-def _sorted(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
+def in_span_order(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
     """Order of the spans, and the spans in that order; a span that occurs twice is an error that names it."""
     order = sorted(range(len(spans)), key=lambda i: spans[i])
     ordered = [spans[i] for i in order]
@@ -105,51 +103,6 @@ def _sorted(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
     return order, ordered
 
 
-class BM25:
-    """Okapi BM25 over rank-bm25.
-
-    variant "lucene": idf = ln(1 + (N - df + 0.5) / (df + 0.5)), never negative. variant "okapi": rank-bm25's own, whose idf
-    is 0 for a term in half of the texts and replaced by 0.25 of the mean idf where negative; the reference arm.
-    A text that shares no term with the query is never returned.
-    """
-
-    def __init__(
-        self, spans: Sequence[Span], texts: Sequence[str], tokenise: Tokenise, *, variant="lucene", k1=1.5, b=0.75
-    ):
-        if variant not in ("lucene", "okapi"):
-            raise BadInput(f"unknown BM25 variant {variant!r}; known: lucene, okapi")
-        order, self._spans = _sorted(spans)
-        self._tokenise = tokenise
-        terms = [tokenise(texts[i]) for i in order]
-        self._index = _okapi(terms, k1, b) if any(terms) else None
-        if self._index and variant == "lucene":
-            n, frequency = self._index.corpus_size, self._document_frequency(terms)
-            self._index.idf = {term: math.log(1 + (n - df + 0.5) / (df + 0.5)) for term, df in frequency.items()}
-        self._terms = [frozenset(one) for one in terms]
-
-    @staticmethod
-    def _document_frequency(terms: Sequence[Sequence[str]]) -> dict[str, int]:
-        frequency: dict[str, int] = {}
-        for term in (term for one in terms for term in dict.fromkeys(one)):
-            frequency[term] = frequency.get(term, 0) + 1
-        return frequency
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        with phase("lexical"):
-            terms = self._tokenise(query)
-            if not self._index or not terms:
-                return []
-            scores, wanted = self._index.get_scores(terms), set(terms)
-            matching = [i for i, own in enumerate(self._terms) if not wanted.isdisjoint(own)]
-            return rank([self._spans[i] for i in matching], scores[matching], k)
-
-
-def _okapi(terms, k1, b):
-    from rank_bm25 import BM25Okapi
-
-    return BM25Okapi(terms, k1=k1, b=b)
-
-
 class Shuffled:
     """All units in an order that depends on the query's words only by hashing: what chance would find.
 
@@ -157,7 +110,7 @@ class Shuffled:
     """
 
     def __init__(self, spans: Sequence[Span]):
-        _, self._spans = _sorted(spans)
+        _, self._spans = in_span_order(spans)
 
     def search(self, query: str, k: int) -> list[Hit]:
         with phase("lexical"):
@@ -174,7 +127,7 @@ class Dense:
     def __init__(self, spans: Sequence[Span], vectors: np.ndarray, encode: Callable[[str], np.ndarray]):
         import faiss
 
-        order, self._spans = _sorted(spans)
+        order, self._spans = in_span_order(spans)
         vectors = np.ascontiguousarray(np.asarray(vectors)[order] if len(order) else vectors, dtype=np.float32)
         _check_unit(vectors, "dense vectors")
         self._encode = encode
@@ -208,31 +161,47 @@ def _check_unit(vectors: np.ndarray, what: str) -> None:
 
 
 class Fused:
-    """Reciprocal rank fusion: score = sum over lists of 1 / (k + rank), rank from 1; a list without the unit adds nothing.
+    """Reciprocal rank fusion: score = sum over lists of weight / (k + rank), rank from 1; a list without the unit adds nothing.
 
     depth: how far each list is read, its own parameter and not the final cut, so that a deeper cut only adds hits at the end.
+    weights: one for each retriever; all 1 where none are given.
     """
 
-    def __init__(self, retrievers: Sequence[Retriever], depth: int = 100, k: int = RRF_K):
+    def __init__(
+        self, retrievers: Sequence[Retriever], depth: int = 100, k: int = RRF_K, weights: Sequence[float] = ()
+    ):
         self._retrievers, self._depth, self._k = tuple(retrievers), depth, k
+        self._weights = _checked(weights, len(self._retrievers))
 
     def search(self, query: str, k: int) -> list[Hit]:
         lists = [search_once(retriever, query, self._depth) for retriever in self._retrievers]
         with phase("fuse"):
-            return fuse(lists, self._k)[:k]
+            return fuse(lists, self._k, self._weights)[:k]
 
 
-def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K) -> list[Hit]:
-    """Fuses ranked lists by reciprocal rank (Cormack, Clarke and Buettcher 2009).
+def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K, weights: Sequence[float] = ()) -> list[Hit]:
+    """Fuses ranked lists by reciprocal rank (Cormack, Clarke and Buettcher 2009), each with a weight of 1 or its own.
 
-    Sums are rounded to 12 decimals: enough to drop the order of addition, and far below the gap of neighbouring ranks.
+    Sums are rounded to 12 decimals: enough to drop the order of addition, and far below the gap of neighbouring ranks. A unit
+    that only lists of weight 0 hold is not returned.
     """
     scores: dict[Span, float] = {}
-    for hits in lists:
-        for place, hit in enumerate(hits, 1):
-            scores[hit.span] = scores.get(hit.span, 0.0) + 1 / (k + place)
+    for hits, weight in zip(lists, _checked(weights, len(lists)), strict=True):
+        for place, hit in enumerate(hits if weight else (), 1):
+            scores[hit.span] = scores.get(hit.span, 0.0) + weight / (k + place)
     spans = sorted(scores)
     return rank(spans, np.array([scores[span] for span in spans]), len(spans), decimals=12)
+
+
+def _checked(weights: Sequence[float], lists: int) -> tuple[float, ...]:
+    """The weights as they are, or 1 for each list where there are none."""
+    weights = tuple(weights) or (1.0,) * lists
+    good = [isinstance(weight, int | float) and 0 <= weight < float("inf") for weight in weights]
+    if len(weights) != lists or not all(good) or (lists and not any(weights)):
+        raise BadInput(
+            f"fusion_weights {list(weights)}: give a number of 0 or more for each of {lists} lists, and not only zeros"
+        )
+    return weights
 
 
 class Reranked:

@@ -268,40 +268,60 @@ def _values(scores, system: str, rule: str, metric: str, origin: str) -> dict[st
     return dict(zip(part["query_id"], part["value"], strict=True))
 
 
-def latency_table(timings):
-    """Warm latency of every system and phase: mean, P50, P95 (nearest rank), max in milliseconds, n samples, and the range of the
-    means of the repeats. timings: the table `timings.csv`."""
+LATENCY = (
+    *(
+        "system",
+        "phase",
+        "mean_ms",
+        "p50_ms",
+        "p95_ms",
+        "p99_ms",
+        "max_ms",
+        "n",
+        "fastest_repeat_ms",
+        "slowest_repeat_ms",
+    ),
+    *("mean_low", "mean_high", "p95_low", "p95_high"),
+)
+FEW_SAMPLES = 200  # below it a P95 rests on ten samples or fewer: indicative only
+
+
+def latency_table(timings, *, seed: int = SEED, n_resamples: int = 2000):
+    """Warm latency of every system and phase, in milliseconds: mean, P50, P95, P99 (nearest rank), max, n samples, and the range of
+    the means of the repeats; for whole answers (phase total) also 95 % intervals of mean and P95.
+
+    timings: the table `timings.csv`. The bootstrap resamples questions, each with all its repeats: samples of one question are alike.
+    """
     import pandas as pd
 
     rows = []
     for (system, phase), part in timings.groupby(["system", "phase"], sort=False):
         ms = part["seconds"].to_numpy() * 1000
         means = part.groupby("repeat")["seconds"].mean() * 1000
-        rows.append(
-            (
-                system,
-                phase,
-                ms.mean(),
-                percentile(ms, 0.5),
-                percentile(ms, 0.95),
-                ms.max(),
-                len(ms),
-                means.min(),
-                means.max(),
-            )
-        )
-    columns = [
-        "system",
-        "phase",
-        "mean_ms",
-        "p50_ms",
-        "p95_ms",
-        "max_ms",
-        "n",
-        "fastest_repeat_ms",
-        "slowest_repeat_ms",
+        ranks = [percentile(ms, share) for share in (0.5, 0.95, 0.99)]
+        ends = _latency_intervals(part, seed, n_resamples) if phase == "total" else [float("nan")] * 4
+        rows.append((system, phase, ms.mean(), *ranks, ms.max(), len(ms), means.min(), means.max(), *ends))
+    return pd.DataFrame(rows, columns=list(LATENCY))
+
+
+def _latency_intervals(part, seed: int, n_resamples: int) -> list[float]:
+    """Percentile intervals of mean and P95 over resampled questions; not defined (NaN) below two questions."""
+    table = part.pivot_table(index="query_id", columns="repeat", values="seconds").to_numpy() * 1000
+    n, width = table.shape
+    if n < 2:
+        return [float("nan")] * 4
+    drawn = np.random.default_rng(seed).integers(0, n, size=(n_resamples, n))
+    samples = np.sort(
+        table[drawn].reshape(n_resamples, -1), axis=1
+    )  # questions not asked in a repeat sort last, as NaN
+    if np.isnan(samples).any():
+        return [float("nan")] * 4
+    place = max(0, int(np.ceil(0.95 * n * width - 1e-9)) - 1)
+    return [
+        float(end)
+        for values in (samples.mean(axis=1), samples[:, place])
+        for end in np.quantile(values, [0.025, 0.975])
     ]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -18,16 +18,19 @@ import pandas as pd
 
 from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
-from localeval.embedding import Embedder, SentenceEmbedder, VectorCache, card_of, locate, truncated_share
+from localeval.embedding import Embedder, SentenceEmbedder, card_of, locate, truncated_share
 from localeval.grading import Units, grade, known_rules, unit_sets
+from localeval.lexical import BM25, RankBM25, unweighted_share
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
-from localeval.retrieval import BM25, Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
+from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
 from localeval.tables import read_units
-from localeval.tokens import TOKENISERS
+from localeval.tokens import tokeniser
+from localeval.vectors import VectorCache
 
-LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi"}
-RETRIEVERS = ("random", *LEXICAL, "dense", "hybrid")
-WITHOUT_MODEL = ("random", *LEXICAL)
+LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi", "bm25-plus": "plus", "bm25-l": "l", "rank-bm25": "reference"}
+LEARNED = {"splade": "splade-tiny"}  # retrievers that bring their own model
+RETRIEVERS = ("random", *LEXICAL, *LEARNED, "dense", "hybrid")
+WITHOUT_MODEL = ("random", *LEXICAL, *LEARNED)
 ENCODERS = ("onnx", "torch")
 WARM_UP = 3  # queries run and thrown away before the clock counts
 
@@ -41,8 +44,10 @@ class Settings:
     b: float = 0.75
     fusion_depth: int = 100
     rrf_k: int = 60
+    fusion_weights: tuple = ()  # of BM25 and of the dense engine in a hybrid; none given: 1 each
     threads: int = 1
     encoder: str = "onnx"
+    token_vectors: str = "tokens"  # how late interaction stores them: tokens (float16) or tokens8 (int8)
 
 
 def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[str], depth: int = 100) -> list[System]:
@@ -86,6 +91,7 @@ class Engines:
     def missing(self, system: System) -> str:
         """Why this system cannot run here, or nothing. Imports nothing heavy."""
         needed = [card_of(system.model)] if system.model else []
+        needed += [card_of(LEARNED[system.retriever], "sparse")] if system.retriever in LEARNED else []
         if system.reranker and system.reranker != "maxsim":
             needed.append(card_of(system.reranker, "cross_encoder"))
         return next((card.how_to_get for card in needed if locate(card, self.root) is None), "")
@@ -99,23 +105,37 @@ class Engines:
             return Shuffled(self.spans(system.chunker))
         if system.retriever in LEXICAL:
             return self._once(("lexical", system.chunker, system.retriever), lambda: self._bm25(system))
+        if system.retriever in LEARNED:
+            return self._once(("learned", system.chunker, system.retriever), lambda: self._learned(system))
         dense = self._once(("dense", system.chunker, system.model), lambda: self._dense(system))
         if system.retriever == "dense":
             return dense
         bm25 = self._once(("lexical", system.chunker, "bm25"), lambda: self._bm25(System(system.chunker, "bm25")))
-        return Fused([bm25, dense], self.settings.fusion_depth, self.settings.rrf_k)
+        return Fused([bm25, dense], self.settings.fusion_depth, self.settings.rrf_k, self.settings.fusion_weights)
 
-    def _bm25(self, system: System) -> BM25:
-        tokenise = TOKENISERS.get(self.settings.tokeniser)
-        if not tokenise:
-            raise BadInput(f"unknown tokeniser {self.settings.tokeniser!r}; known: {', '.join(TOKENISERS)}")
-        variant = LEXICAL[system.retriever]
+    def _bm25(self, system: System) -> BM25 | RankBM25:
+        tokenise, variant = tokeniser(self.settings.tokeniser), LEXICAL[system.retriever]
         spans, texts = self.spans(system.chunker), self.texts(system.chunker)
+        if variant == "reference":
+            return RankBM25(spans, texts, tokenise, k1=self.settings.k1, b=self.settings.b)
         return BM25(spans, texts, tokenise, variant=variant, k1=self.settings.k1, b=self.settings.b)
+
+    def _learned(self, system: System) -> Retriever:
+        from localeval.learned import LearnedSparse
+
+        model = self._sparse_model(system)
+        stored = self._cache.sparse(model, self.texts(system.chunker))
+        return LearnedSparse(self.spans(system.chunker), stored, lambda query: model.encode_sparse([query])[0])
+
+    def _sparse_model(self, system: System):
+        from localeval.learned import Splade
+
+        card = card_of(LEARNED[system.retriever], "sparse")
+        return self._once(("sparse", card.name), lambda: Splade(card, locate(card, self.root), self.settings.threads))
 
     def _dense(self, system: System) -> Dense:
         embedder = self.embedder(system.model)
-        vectors = self._cache.passages(embedder, self.texts(system.chunker))["vectors"]
+        vectors = self._cache.passages(embedder, self.texts(system.chunker)).gathered()
         encode = lambda query: self._query(embedder, query)[0]
         return Dense(self.spans(system.chunker), vectors, encode)
 
@@ -124,9 +144,9 @@ class Engines:
 
         if system.reranker == "maxsim":
             embedder = self.embedder(system.model)
-            stored = self._cache.tokens(embedder, self.texts(system.chunker))
+            stored = self._cache.tokens(embedder, self.texts(system.chunker), self.settings.token_vectors)
             encode = lambda query: self._query(embedder, query)[1]
-            return MaxSim(self.spans(system.chunker), stored["vectors"], stored["starts"], encode)
+            return MaxSim(self.spans(system.chunker), stored, encode)
         card = card_of(system.reranker, "cross_encoder")
         text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
         make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)
@@ -142,10 +162,13 @@ class Engines:
 
     def _embedder(self, card) -> Embedder:
         from localeval.onnxmodel import OnnxEmbedder
+        from localeval.packaged import PACKAGED
 
         folder, threads = locate(card, self.root), self.settings.threads
         if self.settings.encoder not in ENCODERS:
             raise BadInput(f"unknown encoder {self.settings.encoder!r}; known: {', '.join(ENCODERS)}")
+        if card.engine in PACKAGED:
+            return PACKAGED[card.engine](card, folder, threads)
         if self.settings.encoder == "torch":
             return SentenceEmbedder(card, folder, threads)
         return OnnxEmbedder(card, folder, self.cache_folder, threads)
@@ -161,14 +184,20 @@ class Engines:
     def facts(self, system: System) -> dict:
         """Chunks, the share of them the model cuts, and seconds spent on their vectors when they were made."""
         facts = {"chunks": len(self.chunks[system.chunker]), "truncated_share": np.nan, "vector_seconds": np.nan}
+        if system.retriever in LEARNED:
+            model, texts = self._sparse_model(system), self.texts(system.chunker)
+            facts |= {
+                "truncated_share": truncated_share(model, texts),
+                "vector_seconds": self._cache.sparse(model, texts).seconds,
+            }
         if system.model:
             embedder, texts = self.embedder(system.model), self.texts(system.chunker)
             facts["truncated_share"] = self._once(
                 ("cut", system.chunker, system.model), lambda: truncated_share(embedder, texts)
             )
-            facts["vector_seconds"] = float(self._cache.passages(embedder, texts)["seconds"])
+            facts["vector_seconds"] = self._cache.passages(embedder, texts).seconds
             if system.reranker == "maxsim":
-                facts["vector_seconds"] += float(self._cache.tokens(embedder, texts)["seconds"])
+                facts["vector_seconds"] = self._cache.tokens(embedder, texts, self.settings.token_vectors).seconds
         return facts
 
     def _once(self, key: tuple, make: Callable[[], object]):
@@ -330,6 +359,37 @@ def grade_all(
     return graded
 
 
+def common_terms(engines: Engines, queries: Sequence[Query]) -> pd.DataFrame:
+    """How far each chunker is from having enough chunks for Okapi's idf. Columns: chunker, chunks, share (see `unweighted_share`)."""
+    rows = []
+    for chunker, units in engines.chunks.items():
+        index = engines.retriever(System(chunker, "bm25"))
+        share = unweighted_share(index, [query.text for query in queries], tokeniser(engines.settings.tokeniser))
+        rows.append((chunker, len(units), share))
+    return pd.DataFrame(rows, columns=["chunker", "chunks", "share"])
+
+
+def sides(hits: dict[tuple[str, str], list[Hit]], systems: Sequence[System], cut: int = 10) -> pd.DataFrame:
+    """Where the first `cut` hits of every hybrid come from: shares that both engines found, and only one of them.
+
+    Only hybrids whose engines ran by themselves too, with all the hits that fusion reads, have a row. Columns: system, hits, both,
+    lexical_only, dense_only.
+    """
+    by_name, rows = {system.name: system for system in systems}, []
+    for name in dict.fromkeys(system for system, _ in hits):
+        own = by_name[name]
+        one, two = (System(own.chunker, kind, model).name for kind, model in (("bm25", ""), ("dense", own.model)))
+        if own.retriever != "hybrid" or own.reranker or not {one, two} <= by_name.keys():
+            continue
+        found = [0, 0, 0]
+        for query in (query for system, query in hits if system == name):
+            lexical, dense = ({hit.span for hit in hits.get((side, query), ())} for side in (one, two))
+            for hit in hits[name, query][:cut]:
+                found[0 if hit.span in lexical & dense else 1 if hit.span in lexical else 2] += 1
+        rows.append((name, sum(found), *(count / max(1, sum(found)) for count in found)))
+    return pd.DataFrame(rows, columns=["system", "hits", "both", "lexical_only", "dense_only"])
+
+
 def states(graded: dict[tuple[str, str], list[Graded]], systems: Sequence[System]) -> pd.DataFrame:
     """State of every query, which depends on chunker and rule only. Columns: chunker, rule, query_id, status, origin."""
     chunker = {system.name: system.chunker for system in systems}
@@ -453,7 +513,7 @@ def cold_child(start: float) -> None:
         laps[name], start = time.perf_counter() - start, time.perf_counter()
 
     if system.retriever in LEXICAL:
-        import rank_bm25  # noqa: F401
+        import scipy.sparse  # noqa: F401
     if system.model:
         import faiss  # noqa: F401
 

@@ -1,7 +1,7 @@
 """Tokenisers: text in, index terms out. One function serves documents and queries alike, and its name is recorded.
 
 A hyphen, an apostrophe and a separator inside a number end a word: `re entry` finds `re-entry`, `reentry` does not; `12,500` is `12`
-and `500`, found by `12,500` and not by `12500`.
+and `500`, found by `12,500` and not by `12500`. A hyphen at a line end, which may be the printer's, gives both forms.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, reduce
+
+from localeval.records import BadInput, near
 
 Tokenise = Callable[[str], list[str]]
 
@@ -28,7 +30,7 @@ def _word() -> re.Pattern:
 
 
 def _clean(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).replace("\u00ad", "")
+    return unicodedata.normalize("NFKC", text.replace("\u00ad", ""))
 
 
 def fold(text: str) -> str:
@@ -41,6 +43,8 @@ def words(text: str) -> list[str]:
 
     >>> words("Re-entry 茶碗と")
     ['re', 'entry', '茶', '茶碗', '碗', '碗と', 'と']
+    >>> words("lan-\\nterns")
+    ['lan', 'terns', 'lanterns']
     """
     return list(_runs(fold(text)))
 
@@ -50,17 +54,42 @@ def words_tr(text: str) -> list[str]:
     return words(_clean(text).replace("I", "ı").replace("İ", "i"))
 
 
+def token_ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Offsets of the tokens that sizes are counted in: a run of letters and digits, one letter of a script without spaces, or one
+    other sign. A mark stays with its letter."""
+    at = 0
+    for run in _word().finditer(text):
+        yield from ((place, place + 1) for place in range(at, run.start()) if not text[place].isspace())
+        at = run.start()
+        for place, part in enumerate(UNSPACED.split(run[0])):
+            step = 1 if place % 2 else max(1, len(part))
+            yield from ((start, min(start + step, at + len(part))) for start in range(at, at + len(part), step))
+            at += len(part)
+    yield from ((place, place + 1) for place in range(at, len(text)) if not text[place].isspace())
+
+
+_DIVIDED = re.compile(r"(\w*[^\W\d_])[-‐][ \t]*\n\s*(?=([^\W\d_]\w*))")
+
+
 def _runs(text: str) -> Iterator[str]:
+    """Words of the text; those that a hyphen divides at a line end in parts, and once more joined, at the end."""
     for run in _word().findall(text):
         for place, part in enumerate(UNSPACED.split(run)):  # every second part is of a script without spaces
             if place % 2:
                 yield from (one for at in range(len(part)) for one in dict.fromkeys((part[at], part[at : at + 2])))
             elif part:
                 yield part
+    for divided in _DIVIDED.finditer(text) if "\n" in text else ():
+        joined = divided[1] + divided[2]
+        if not UNSPACED.search(joined):
+            yield joined
 
 
 def ascii_words(text: str) -> list[str]:
-    """`[a-z0-9]+` of the lower-cased text: the rule of many published BM25 figures. Loses every other letter; for comparison."""
+    """`[a-z0-9]+` of the lower-cased text: the rule of many published BM25 figures. Loses every other letter; for comparison.
+
+    Words divided at a line end stay in parts: the rule knows no lines.
+    """
     return _LATIN.findall(text.lower())
 
 
@@ -101,3 +130,73 @@ def _humps(token: str) -> list[str]:
 TOKENISERS: dict[str, Tokenise] = {
     "words": words, "words_tr": words_tr, "ascii_words": ascii_words, "code_aware": code_aware
 }  # fmt: skip
+
+STOP_WORDS: dict[str, frozenset[str]] = {
+    language: frozenset(text.split())
+    for language, text in {
+        "en": "a an and are as at be been but by can do does for from had has have how if in into is it its not of on or so that the "
+        "their then there these they this to was were what when where which who why will with you your",
+        "tr": "acaba ama bir biri bu bunu da daha de değil diye en gibi hangi hem her için ile ise kadar ki kim mi mı mu mü nasıl ne "
+        "neden nerede o olan olarak olur şu ve veya ya",
+        "de": "aber als am an auch auf aus bei das dass dem den der des die ein eine einem einen einer eines er es für hat ich ihr im in "
+        "ist mit nach nicht noch nur oder sein sich sie sind so über um und von vor war was wenn wer wie wird wo zu zum zur",
+        "fr": "à au aux avec ce ces cette comment dans de des du elle en est et il ils la le les leur mais ne où ou par pas plus pour "
+        "que quel quelle qui quoi sa se ses son sont sur un une",
+        "es": "a al como cómo con cuál cuando de del donde dónde el ella en es esta este la las lo los más no o para pero por qué que "
+        "quien se sin son su sus un una y ya",
+    }.items()
+}
+SNOWBALL = {
+    "ar": "arabic", "da": "danish", "de": "german", "el": "greek", "en": "english", "es": "spanish", "fi": "finnish", "fr": "french",
+    "hu": "hungarian", "it": "italian", "nl": "dutch", "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian",
+    "sv": "swedish", "tr": "turkish",
+}  # fmt: skip
+
+
+def _without_stop_words(language: str) -> Tokenise:
+    left_out = _named(STOP_WORDS, language, "stop words")
+    return lambda terms: [term for term in terms if term not in left_out]
+
+
+def _snowball(language: str) -> Tokenise:
+    """Porter's Snowball stems (snowballstemmer)."""
+    import snowballstemmer
+
+    stem = lru_cache(maxsize=1 << 17)(snowballstemmer.stemmer(_named(SNOWBALL, language, "Snowball stems")).stemWord)
+    return lambda terms: [stem(term) for term in terms]
+
+
+def _prefix(length: str) -> Tokenise:
+    """The first letters of each term: a stemmer for languages that build words at their end (Can et al. 2008: 5 for Turkish)."""
+    if not length.isdecimal() or not 1 <= int(length) <= 50:
+        raise BadInput(f"tokeniser: prefix:{length} is no length; write prefix:5")
+    return lambda terms: [term[: int(length)] for term in terms]
+
+
+def _named(known: dict, name: str, what: str):
+    if name not in known:
+        raise BadInput(f"tokeniser: no {what} for {name!r}; known: {', '.join(known)}")
+    return known[name]
+
+
+STEPS: dict[str, Callable[[str], Tokenise]] = {"stop": _without_stop_words, "snowball": _snowball, "prefix": _prefix}
+
+
+def tokeniser(name: str) -> Tokenise:
+    """A tokeniser by name, with steps after plus signs, taken from left to right: the name is what results record.
+
+    Steps: `stop:LANGUAGE` leaves out frequent short words, `snowball:LANGUAGE` and `prefix:LENGTH` cut words to stems.
+
+    >>> tokeniser("words+stop:en+prefix:4")("The kettles in the kitchen")
+    ['kett', 'kitc']
+    """
+    first, *steps = name.split("+")
+    if first not in TOKENISERS:
+        raise BadInput(f"unknown tokeniser {first!r}{near(first, TOKENISERS)}; known: {', '.join(TOKENISERS)}")
+    made = []
+    for step in steps:
+        kind, _, value = step.partition(":")
+        if kind not in STEPS:
+            raise BadInput(f"tokeniser {name}: unknown step {kind!r}{near(kind, STEPS)}; known: {', '.join(STEPS)}")
+        made.append(STEPS[kind](value))
+    return reduce(lambda before, after: lambda text: after(before(text)), made, TOKENISERS[first])

@@ -76,18 +76,24 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 STAGES = ("encode", "dense", "lexical", "fuse", "rerank")
-MS = {f"{name} ms": ".1f" for name in STAGES} | dict.fromkeys(("mean_ms", "p50_ms", "p95_ms", "max_ms"), ".1f")
+MS = {f"{name} ms": ".1f" for name in STAGES} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"), ".1f")
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
-    """Mean milliseconds of each stage beside the distribution of the whole, one row a system."""
+    """Mean milliseconds of each stage beside the distribution of the whole, one row a system; mean and P95 with their intervals."""
     order = list(dict.fromkeys(latency["system"]))
     means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=list(STAGES))
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
     spread = total["fastest_repeat_ms"].map("{:.1f}".format) + " to " + total["slowest_repeat_ms"].map("{:.1f}".format)
-    whole = total[["mean_ms", "p50_ms", "p95_ms", "max_ms"]].assign(repeats_ms=spread, samples=total["n"])
+    whole = total[["p50_ms", "p99_ms", "max_ms"]].assign(
+        mean_ms=interval(total["mean_ms"], total["mean_low"], total["mean_high"], ".1f"),
+        p95_ms=interval(total["p95_ms"], total["p95_low"], total["p95_high"], ".1f"),
+        repeats_ms=spread,
+        samples=total["n"].map(lambda n: f"{n:,d}" + (" (indicative only)" if n < stats.FEW_SAMPLES else "")),
+    )
     means.columns = [f"{name} ms" for name in means.columns]
-    return means.join(whole).rename_axis(columns=None).reset_index()
+    columns = ["mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "repeats_ms", "samples"]
+    return means.join(whole[columns]).rename_axis(columns=None).reset_index()
 
 
 def cold_table(cold: pd.DataFrame) -> pd.DataFrame:
@@ -335,6 +341,46 @@ def publish_comparisons(comparisons: pd.DataFrame) -> None:
             publish(f"comparison_{number}__p_adjusted", p_text(row["p_adjusted"]))
             publish(f"comparison_{number}__interval", span(row["low"], row["high"], "+.2f"))
         publish(f"comparison_{number}__verdict", row["verdict"].replace("_", " "))
+
+
+def ledger(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `depth.ledgers` to read: gain with its interval, headroom, questions moved, price."""
+    return pd.DataFrame(
+        {
+            "first stage": rows["base"], "reranker": rows["reranker"], "candidates": rows["depth"],
+            "gain": interval(rows["gain"], rows["low"], rows["high"], "+.3f"), "n": rows["n"], "oracle": rows["oracle"],
+            "headroom": rows["headroom"].map(lambda share: None if pd.isna(share) else minus(f"{share:.0%}")),
+            "rescued": rows["rescued"], "demoted": rows["demoted"], "more ms": rows["more_ms"], "per 100 ms": rows["per_100_ms"],
+        }
+    )  # fmt: skip
+
+
+def moved(rows: pd.DataFrame, queries) -> pd.DataFrame:
+    """The table of `depth.moved` with the text of each question."""
+    texts = {query.query_id: query.text for query in queries}
+    return rows.assign(question=rows["query_id"].map(texts))[["query_id", "question", "before", "after", "change"]]
+
+
+def adaptive(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `depth.adaptive` to read: both means and costs, the difference with its interval, the policies of both halves."""
+    return pd.DataFrame(
+        {
+            "within ms": rows["budget_ms"].map("{:.1f}".format),
+            "best fixed": rows["fixed"], "its ms": rows["fixed_ms"].map("{:.1f}".format),
+            "per question": rows["adaptive"], "its ms ": rows["adaptive_ms"].map("{:.1f}".format),
+            "candidates": rows["candidates"].map("{:.0f}".format),
+            "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"), "n": rows["n"], "policies": rows["policies"],
+        }
+    )  # fmt: skip
+
+
+def adaptive_sentence(rows: pd.DataFrame) -> str:
+    """What a depth per question gained, in one sentence."""
+    better, worse = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
+    if not better and not worse:
+        return "A depth chosen for each question is not separated from the best fixed depth of the same cost, whatever the cost."
+    costs = f"at {better} of {len(rows)} costs tried, and worse at {worse}"
+    return f"A depth chosen for each question is better than the best fixed depth {costs}."
 
 
 # Damage: a corpus and its twins

@@ -1,0 +1,317 @@
+"""Inside the bounded child: the only part that opens a PDF. `python -m localeval.pdfchild FILE FORM PART PARTS [FIRST]`.
+
+It prints a header, then one JSON line a page of its part of the file. A page is plain values: with FORM "boxes" the blocks
+of lines that the library found, each line as `[text, x0, y0, x1, y1, size, style]`; with FORM "text" the text alone, in
+reading order. Lengths are whole hundredths of a point, for they are quicker to write and to read than fractions are; style
+is 1 for bold, plus 2 for a line that runs from left to right.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from functools import lru_cache
+
+from localeval import child
+from localeval.corpus import Signals
+from localeval.layout import arranged, from_wire
+
+MEMORY_BYTES = 2 << 30
+CPU_SECONDS = 300  # for the whole file: 2,400 pages take about ten
+SHRINK_EVERY = 50  # pages; what the library keeps of fonts and pictures would grow with the file
+OCR_FONTS = ("GlyphLessFont", "HiddenHorzOCR")
+IMAGES, LARGE_IMAGE = ("fill-image", "fill-imgmask"), 0.8  # of the page
+
+
+def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: int | None = None) -> Iterator[dict]:
+    """The messages of one child: a header, the pages of part `part` of `parts` from page `first` on, and that it is done.
+
+    Pages count from 0. Where the file cannot be read, a message with `refused` and `detail` is the last one.
+    """
+    try:
+        import pymupdf
+    except ImportError:
+        yield _refused("missing")
+        return
+    pymupdf.TOOLS.mupdf_display_errors(False)
+    try:
+        document = pymupdf.open(path)
+    except Exception as error:  # the library raises many kinds, some of them its own
+        yield _refused("broken", error)
+        return
+    refused = _refusal(document)
+    if refused:
+        yield refused
+        return
+    count = document.page_count  # a failure can change the library's own count
+    begin, end = count * part // parts, count * (part + 1) // parts
+    labels = _labels(document)
+    yield _header(document, outline=form == "boxes" and not part and first is None) | {"first": begin, "end": end}
+    for index in range(begin if first is None else first, end):
+        try:
+            page = document.load_page(index)
+        except Exception as error:
+            yield _refused("page_tree", f"page {index + 1} of {count}: {error}")
+            return
+        yield _page(page, index, document, form, labels)
+        if index % SHRINK_EVERY == SHRINK_EVERY - 1:
+            pymupdf.TOOLS.store_shrink(100)
+            gc.collect()
+    yield {"done": True}
+
+
+def _refused(reason: str, detail: object = "") -> dict:
+    return {"refused": reason, "detail": " ".join(str(detail).split())[:160]}
+
+
+def _refusal(document) -> dict | None:
+    if not document.is_pdf:
+        return _refused("not_pdf")
+    if document.needs_pass:
+        return _refused("locked")
+    try:
+        return None if document.page_count > 0 else _refused("no_pages")
+    except Exception as error:
+        return _refused("page_tree", error)
+
+
+def _header(document, outline: bool) -> dict:
+    metadata = document.metadata or {}
+    return {
+        "pages": document.page_count,
+        "repaired": bool(document.is_repaired),
+        "restricted": bool(metadata.get("encryption")),
+        "title": clean(metadata.get("title") or "")[0],
+        "outline": _outline(document) if outline else [],
+    }
+
+
+def _outline(document) -> list[tuple]:
+    """`(level, title, page index, y from the top or None)` of each entry that leads to a page.
+
+    The library's own table of contents looks up every name the file defines, and costs as much as hundreds of pages.
+    """
+    found, waiting = [], [(document.outline, 1)]
+    try:
+        while waiting:
+            item, level = waiting.pop()
+            if item and item.this.m_internal:
+                waiting += [(item.next, level), (item.down, level + 1)]  # the last one comes first
+                found.append((level, clean(item.title or " ")[0], item.page, item.this.m_internal.y))
+        known = [entry for entry in found if 0 <= entry[2] < document.page_count]
+    except Exception:  # a broken outline takes nothing from the text
+        return []
+    return [(*entry, None if math.isnan(y) else y) for *entry, y in known]
+
+
+def _labels(document) -> list:
+    """The rules by which the file numbers its pages; asked for once, and not for each page, as `Page.get_label` does."""
+    try:
+        return sorted(document._get_page_labels())
+    except Exception:
+        return []
+
+
+def _label(index: int, labels: list) -> str:
+    import pymupdf
+
+    label = pymupdf.utils.get_label_pno(index, labels) if labels else ""
+    return clean(label)[0].strip() or str(index + 1)
+
+
+def _page(page, index: int, document, form: str, labels: list) -> dict:
+    """One page as plain values. A page that cannot be interpreted is an empty page that says so."""
+    rect, turn = page.rect, page.rotation_matrix if page.rotation else None
+    message = {"label": str(index + 1), "width": rect.width, "height": rect.height}
+    empty = {"text": ""} if form == "text" else {"wire": []}
+    try:
+        found, seen = _interpreted(page)
+        message["label"] = _label(index, labels)
+    except Exception:
+        return message | empty | {"signals": asdict(Signals(repaired=document.is_repaired, unreadable=True))}
+    told, counts = _blocks(found, turn)
+    unturned = rect * page.derotation_matrix if turn else rect
+    large = any(_share(box, unturned) >= LARGE_IMAGE for box in seen.images)
+    covered = _covered(page.get_bboxlog(), unturned) if large else 0.0
+    message["signals"] = _signals(counts, seen, unturned, bool(document.is_repaired), covered)
+    if form == "boxes":
+        return message | {"wire": told}
+    ready = arranged(from_wire(told), rect.width, rect.height)
+    return message | {"text": "\n\n".join("\n".join(line.text for line in block) for block in ready)}
+
+
+def _interpreted(page) -> tuple[list[dict], object]:
+    """Blocks of text, and what else was drawn. The page is interpreted once; both are taken from that list of drawings.
+
+    The library measures a page as it is before it is turned.
+    """
+    import pymupdf
+
+    # Without these two flags an unknown glyph arrives as U+FFFD, not as a wrong letter, and "fi" as two letters.
+    flags = pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_CID_FOR_UNKNOWN_UNICODE & ~pymupdf.TEXT_PRESERVE_LIGATURES
+    turned = page.rotation
+    if turned:
+        page.set_rotation(0)
+    try:
+        drawings = page.get_displaylist()
+        text = pymupdf.TextPage(drawings.get_textpage(flags))
+        seen = _watcher()()
+        everywhere = pymupdf.mupdf.FzRect(pymupdf.mupdf.FzRect.Fixed_INFINITE)
+        pymupdf.mupdf.fz_run_display_list(
+            drawings.this, seen, pymupdf.mupdf.FzMatrix(), everywhere, pymupdf.mupdf.FzCookie()
+        )
+        pymupdf.mupdf.fz_close_device(seen)
+        return text.extractDICT()["blocks"], seen
+    finally:
+        if turned:
+            page.set_rotation(turned)
+
+
+@lru_cache
+def _watcher() -> type:
+    """A device that counts paths and keeps the boxes of images: what it does not ask for costs nothing."""
+    from pymupdf import mupdf
+
+    class Watcher(mupdf.FzDevice2):
+        def __init__(self):
+            super().__init__()
+            self.images, self.vectors = [], 0
+            for name in ("fill_path", "stroke_path", "fill_shade", "fill_image", "fill_image_mask"):
+                getattr(self, f"use_virtual_{name}")()
+
+        def fill_path(self, *_):
+            self.vectors += 1
+
+        stroke_path = fill_shade = fill_path
+
+        def fill_image(self, _context, _image, matrix, *_):
+            box = mupdf.ll_fz_transform_rect(mupdf.fz_unit_rect, matrix)
+            self.images.append((box.x0, box.y0, box.x1, box.y1))
+
+        fill_image_mask = fill_image
+
+    return Watcher
+
+
+def _blocks(found: list[dict], turn) -> tuple[list[list[tuple]], dict]:
+    """The lines of each block, and counts for the signals. Blocks and lines without ink are left out."""
+    told, counts = [], {"chars": 0, "hidden": 0, "angled": 0, "removed": 0, "ocr_font": False}
+    for block in found:
+        lines = [_line(line, turn, counts) for line in block.get("lines", ())]
+        kept = [line for line in lines if line[0] and not line[0].isspace()]
+        if kept:
+            told.append(kept)
+    return told, counts
+
+
+def _line(line: dict, turn, counts: dict) -> tuple:
+    """`(text, x0, y0, x1, y1, size, style)`. Bold: nearly all of its letters are; bold code is no heading."""
+    bold, mono, drawn = _span_flags()
+    sizes, heavy, hidden, total = {}, 0, 0, 0
+    for span in line["spans"]:
+        count, size, flags = len(span["text"].strip()), span["size"], span["flags"]
+        sizes[size] = sizes.get(size, 0) + count
+        total += count
+        if flags & bold and not flags & mono:
+            heavy += count
+        if not span["char_flags"] & drawn:
+            hidden += count
+            counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
+    text, removed = clean("".join([span["text"] for span in line["spans"]]))
+    box, (dx, dy) = line["bbox"], line["dir"]
+    if turn:
+        box, dx = _turned(box, turn), dx * turn.a + dy * turn.c
+    upright = dx > 0.9
+    counts["chars"] += total
+    counts["hidden"] += hidden
+    counts["angled"] += 0 if upright else total
+    counts["removed"] += removed
+    x0, y0, x1, y1 = box
+    size = max(sizes, key=sizes.__getitem__) if len(sizes) > 1 else size
+    style = (heavy > 0.95 * total) + 2 * upright
+    return text.rstrip(), round(x0 * 100), round(y0 * 100), round(x1 * 100), round(y1 * 100), round(size * 100), style
+
+
+@lru_cache
+def _span_flags() -> tuple[int, int, int]:
+    """Flags of the library: bold and monospaced fonts; letters that are drawn in any way."""
+    import pymupdf
+
+    drawn = pymupdf.mupdf.FZ_STEXT_FILLED | pymupdf.mupdf.FZ_STEXT_STROKED | pymupdf.mupdf.FZ_STEXT_CLIPPED
+    return pymupdf.TEXT_FONT_BOLD, pymupdf.TEXT_FONT_MONOSPACED, drawn
+
+
+def _turned(box: tuple, turn) -> tuple:
+    import pymupdf
+
+    return tuple(pymupdf.Rect(box) * turn)
+
+
+_BREAKS, _HALVES = re.compile("[\t-\r\x85\u2028\u2029]"), re.compile("[\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
+
+
+def clean(text: str) -> tuple[str, int]:
+    """Text without control characters and half surrogates, and how many controls it lost. Line breaks become spaces."""
+    if text.isprintable():  # holds none of them
+        return text, 0
+    return _CONTROLS.subn("", _HALVES.sub("\ufffd", _BREAKS.sub(" ", text)))
+
+
+def _signals(counts: dict, seen, page, repaired: bool, covered: float) -> dict:
+    total = max(1, counts["chars"])
+    return asdict(
+        Signals(
+            image_coverage=_coverage(seen.images, page),
+            invisible_text=round(max(counts["hidden"] / total, covered), 4),
+            rotated_text=round(counts["angled"] / total, 4),
+            vectors=seen.vectors,
+            removed_chars=counts["removed"],
+            ocr_font=counts["ocr_font"],
+            repaired=repaired,
+        )
+    )
+
+
+def _covered(drawings: list, page) -> float:
+    """Share of the pieces of text that are drawn before an image as large as the page, which hides them.
+
+    A page drawn over such an image is a slide with a background; a text drawn under one is the OCR of a scan.
+    """
+    large = [i for i, (kind, box) in enumerate(drawings) if kind in IMAGES and _share(box, page) >= LARGE_IMAGE]
+    texts = [i for i, (kind, _) in enumerate(drawings) if kind.endswith("-text")]
+    return sum(i < large[-1] for i in texts) / len(texts) if large and texts else 0.0
+
+
+def _share(box: tuple, page) -> float:
+    """Share of the page under one box."""
+    width, height = min(box[2], page.x1) - max(box[0], page.x0), min(box[3], page.y1) - max(box[1], page.y0)
+    return max(0.0, width) * max(0.0, height) / (page.width * page.height) if not page.is_empty else 0.0
+
+
+def _coverage(boxes: Iterable[tuple], page, cells: int = 50) -> float:
+    """Share of the page that images cover, on a grid, so that layers over one another count once."""
+    if not boxes or page.is_empty:
+        return 0.0
+    grid = [bytearray(cells) for _ in range(cells)]
+    for x0, y0, x1, y1 in boxes:
+        left, right = (min(cells, max(0, round((x - page.x0) / page.width * cells))) for x in (x0, x1))
+        top, bottom = (min(cells, max(0, round((y - page.y0) / page.height * cells))) for y in (y0, y1))
+        for row in grid[top:bottom]:
+            row[left:right] = b"\x01" * (right - left)
+    return round(sum(map(sum, grid)) / cells**2, 4)
+
+
+def main(arguments: list[str]) -> None:
+    path, form, *numbers = arguments
+    gc.disable()  # a page makes thousands of small objects, and hardly one of them is part of a circle
+    said = told(path, form, *map(int, numbers))
+    child.speak(said, memory_bytes=MEMORY_BYTES, cpu_seconds=CPU_SECONDS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

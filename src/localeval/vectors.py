@@ -1,0 +1,186 @@
+"""Vectors on disk: a text is embedded once for each model and its settings, whatever chunker cut it and whichever study asks.
+
+One folder a kind of vector holds the numbers, one after another, and an index of which text each begins with. Both only grow, and
+what was made before an interruption stays. Plain numbers, mapped into memory and never pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from localeval.embedding import Embedder
+from localeval.records import BadInput
+
+BLOCK = 64  # texts that are embedded before what was made is written down
+ENTRY = np.dtype([("text", "u1", 32), ("start", "<i8"), ("rows", "<i8"), ("seconds", "<f8"), ("crc", "<u4")])
+DTYPES = {"pooled": np.float32, "tokens": np.float16, "tokens8": np.int8, "sparse": np.float32}
+SCALE = 127  # of int8: a component of a unit vector lies between -1 and 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Vectors of texts, in their order. vectors: (rows, d) of the whole store, mapped; text i has the rows from starts[i] to ends[i].
+
+    seconds: what it took to make these texts' vectors, when they were made.
+    """
+
+    vectors: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    seconds: float
+
+    def gathered(self) -> np.ndarray:
+        """(n, d): the one vector of every text, in memory."""
+        return np.asarray(self.vectors[self.starts])
+
+    def of(self, place: int) -> np.ndarray:
+        """(tokens, d) float32: the vectors of one text."""
+        rows = np.asarray(self.vectors[self.starts[place] : self.ends[place]])
+        return rows.astype(np.float32) / (SCALE if rows.dtype == np.int8 else 1)
+
+
+class VectorCache:
+    """The vectors of passages, made where they are missing. progress: told how many of how many texts are embedded."""
+
+    def __init__(self, folder: Path, progress: Callable[[str], None] = lambda text: None):
+        self.folder, self._progress = folder, progress
+
+    def passages(self, embedder: Embedder, texts: Sequence[str]) -> Stored:
+        """One vector a text, float32."""
+        return self._stored(embedder, texts, "pooled")
+
+    def tokens(self, embedder: Embedder, texts: Sequence[str], kind: str = "tokens") -> Stored:
+        """The vectors of every text's tokens: float16, or with kind "tokens8" int8 with one scale: half the room, and each component
+        off by at most 1 / 254.
+
+        The pass that gives them gives the text's own vector too, which is kept where it is missing.
+        """
+        if kind not in ("tokens", "tokens8"):
+            raise BadInput(f"settings: unknown token_vectors {kind!r}; known: tokens, tokens8")
+        return self._stored(embedder, texts, kind)
+
+    def sparse(self, model, texts: Sequence[str]) -> Stored:
+        """The weighted words of every text (`learned.Splade`): rows of place in the vocabulary and weight."""
+        return self._stored(model, texts, "sparse")
+
+    def _stored(self, embedder: Embedder, texts: Sequence[str], kind: str) -> Stored:
+        from filelock import FileLock
+
+        keys, store = [_key(text) for text in texts], self._store(embedder, kind)
+        store.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(store.folder / ".lock"):
+            known = store.known(keys)
+            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+            self._make(embedder, list(missing.values()), store)
+            known = store.known(keys) if missing else known
+        entries = np.array([known[key] for key in keys], ENTRY)
+        ends = entries["start"] + entries["rows"]
+        return Stored(store.mapped(), entries["start"], ends, float(entries["seconds"].sum()))
+
+    def _make(self, embedder: Embedder, texts: Sequence[str], store: Store) -> None:
+        for at in range(0, len(texts), BLOCK):
+            part, start = texts[at : at + BLOCK], time.perf_counter()
+            made = _made(embedder, part, store.kind)
+            seconds, keys = (time.perf_counter() - start) / len(part), [_key(text) for text in part]
+            for kind, arrays in made.items():
+                own = store if kind == store.kind else self._store(embedder, kind)
+                own.append(keys, [packed(rows, DTYPES[kind]) for rows in arrays], seconds)
+            self._progress(f"vectors of {embedder.card.name}: {min(at + BLOCK, len(texts))} of {len(texts)} texts")
+
+    def _store(self, embedder: Embedder, kind: str) -> Store:
+        made_by = hashlib.sha256(json.dumps(embedder.settings, sort_keys=True).encode()).hexdigest()[:16]
+        return Store(self.folder / "vectors" / f"{embedder.card.name}-{made_by}" / kind, kind)
+
+
+def _made(embedder: Embedder, texts: Sequence[str], kind: str) -> dict[str, list[np.ndarray]]:
+    """Arrays of every text by kind: the wanted one, and what the same pass gives beside it."""
+    if kind == "sparse":
+        return {"sparse": embedder.encode_sparse(texts)}
+    pooled, tokens = (embedder.encode(texts), None) if kind == "pooled" else embedder.both(texts)
+    return ({kind: tokens} if tokens is not None else {}) | {"pooled": [np.asarray(row)[None] for row in pooled]}
+
+
+def packed(rows: np.ndarray, dtype) -> np.ndarray:
+    """Unit vectors in the number type of a store."""
+    return np.round(rows.astype(np.float32) * SCALE).astype(np.int8) if dtype == np.int8 else rows.astype(dtype)
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The files of one kind of vector of one model. The numbers are written before the index that points to them."""
+
+    folder: Path
+    kind: str
+
+    def known(self, wanted: Sequence[bytes]) -> dict[bytes, np.void]:
+        """The entry of every wanted text whose numbers are whole; of several the last."""
+        entries, numbers = self._entries(), self.mapped()
+        texts = [entry.tobytes() for entry in entries["text"]]
+        last, found = dict(zip(texts, range(len(texts)), strict=True)), {}
+        for key in dict.fromkeys(wanted):
+            entry = entries[last[key]] if key in last else None
+            if (
+                entry is not None
+                and zlib.crc32(np.ascontiguousarray(numbers[entry["start"] :][: entry["rows"]])) == entry["crc"]
+            ):
+                found[key] = entry
+        return found
+
+    def append(self, keys: Sequence[bytes], arrays: Sequence[np.ndarray], seconds: float) -> None:
+        """Writes down the vectors of texts that are not there yet. arrays: (rows, d) each; seconds: what each text took."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        known = self.known(keys)
+        new = [(key, rows) for key, rows in zip(keys, arrays, strict=True) if key not in known]
+        if not new:
+            return
+        (self.folder / "width").write_text(str(new[0][1].shape[1]))
+        entries, start = np.zeros(len(new), ENTRY), len(self.mapped())
+        with (self.folder / "numbers").open("ab") as out:
+            out.truncate(start * new[0][1][:1].nbytes if len(new[0][1]) else out.tell())
+            for entry, (key, rows) in zip(entries, new, strict=True):
+                data = np.ascontiguousarray(rows, DTYPES[self.kind]).tobytes()
+                entry["text"] = np.frombuffer(key, np.uint8)
+                entry["start"], entry["rows"], entry["seconds"], entry["crc"] = (
+                    start,
+                    len(rows),
+                    seconds,
+                    zlib.crc32(data),
+                )
+                start += len(rows)
+                out.write(data)
+        with (self.folder / "index").open("ab") as out:
+            out.truncate(len(self._entries()) * ENTRY.itemsize)
+            out.write(entries.tobytes())
+
+    def mapped(self) -> np.ndarray:
+        """(rows, d) of all numbers, mapped from disk."""
+        path, width = self.folder / "numbers", self._width()
+        row = width * np.dtype(DTYPES[self.kind]).itemsize
+        rows = path.stat().st_size // row if row and path.is_file() else 0
+        return (
+            np.memmap(path, DTYPES[self.kind], "r", shape=(rows, width))
+            if rows
+            else np.zeros((0, width), DTYPES[self.kind])
+        )
+
+    def _width(self) -> int:
+        path = self.folder / "width"
+        text = path.read_text() if path.is_file() else ""
+        return int(text) if text.isdecimal() else 0
+
+    def _entries(self) -> np.ndarray:
+        path = self.folder / "index"
+        data = path.read_bytes() if path.is_file() else b""
+        return np.frombuffer(data[: len(data) // ENTRY.itemsize * ENTRY.itemsize], ENTRY)
