@@ -18,6 +18,7 @@ from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Signals
 from localeval.records import Graded, Query, ScoringRule, System
 from localeval.twins import Twin
+from localeval.vectors import VectorCache
 
 SOURCE = "source"  # the engine and the level of what is not damaged
 SEVERAL = "several"  # the class of a question whose pieces of evidence are of different classes
@@ -64,6 +65,10 @@ def _search(variant: str, corpus: Corpus, queries: Sequence[Query], setting: Set
     chunks = chunk_corpus(corpus, setting.chunkers)
     engines = sweep.Engines(corpus, chunks, setting.settings, setting.cache, setting.root)
     systems = [replace(system, variant=variant) for system in setting.systems]
+    for system in systems:
+        if system.reranker == "maxsim" and not engines.missing(system):  # this pass gives the texts' own vectors too
+            texts, kind = engines.texts(system.chunker), setting.settings.token_vectors
+            VectorCache(setting.cache).tokens(engines.embedder(system.model), texts, kind)
     found = sweep.run(systems, queries, engines, repeats=1, timed_questions=1)
     graded = sweep.grade_all(found.hits, systems, queries, setting.rules, engines)
     rule = ScoringRule("chunk", "contains")

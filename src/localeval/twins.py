@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from localeval import ocr
+from localeval import ocr, pdf
 from localeval.corpus import Corpus, Layout, Line, Page, Reading, Signals, make_document
 from localeval.gold import fold
-from localeval.layout import Raw, find_furniture, find_headings, heading_groups, in_reading_order, join_rows, lay_out
+from localeval.layout import find_furniture, find_headings, heading_groups
 from localeval.records import BadInput, Document, Evidence, Query, Span
 
 ANCHOR = 12  # letters in a row that stand once in both texts: about two words
@@ -216,12 +216,13 @@ def twin_corpus(source: Corpus, records: Iterable[ocr.Record], where: str = "rec
 def twin_document(source: Document, layout: Layout, pages: Sequence[ocr.Record]) -> tuple[Document, Layout]:
     """One document from what was read on its pages. A scan has no outline and no title in its file: headings are lines
     that stand larger, and the title is the largest of the first page that has one."""
-    text, shown, spans = lay_out(map(_page_blocks, pages))
+    text, shown, spans = pdf.laid_out([_as_told(page) for page in pages])
     furniture = find_furniture(shown, [page.height for page in pages])
-    body = [line for line in shown if line not in furniture]
+    edges = {line.start for line in furniture}
+    body = [line for line in shown if line.start not in edges]
     made = Layout(
         source.doc_id,
-        _title(body) or Path(source.doc_id).stem,
+        _title(text, body) or Path(source.doc_id).stem,
         tuple(
             Page(before.index, before.label, *span, page.width, page.height)
             for before, span, page in zip(layout.pages, spans, pages, strict=True)
@@ -235,16 +236,16 @@ def twin_document(source: Document, layout: Layout, pages: Sequence[ocr.Record])
     return make_document(source.doc_id, text, source.source_sha256.encode(), source.language), made
 
 
-def _page_blocks(page: ocr.Record) -> list[list[Raw]]:
-    """As `localeval.pdf` takes blocks that were read again."""
-    return [join_rows(block) for block in in_reading_order(ocr.blocks(page.read.words, page.width), page.width)]
+def _as_told(page: ocr.Record) -> dict:
+    """A page as `pdf.messages` tells one, with the blocks that ingestion would make of these words."""
+    return {"blocks": ocr.blocks(page.read.words, page.width), "width": page.width, "height": page.height}
 
 
-def _title(body: list) -> str:
+def _title(text: str, body: list) -> str:
     groups = heading_groups(body)
     first = [group for group in groups if group[0].page == groups[0][0].page]
     best = max(first, key=lambda group: (group[0].size, -group[0].start), default=[])
-    return " ".join(" ".join(line.raw.text for line in best).split())
+    return " ".join(text[best[0].start : best[-1].end].split()) if best else ""
 
 
 def _reading(read: ocr.Recognised) -> Reading:
