@@ -65,6 +65,8 @@ ALLOWED = {
         "tokens",
         "vectors",
     },
+    "twins": {"corpus", "gold", "layout", "ocr", "pdf"},
+    "damage": {"chunking", "corpus", "grading", "metrics", "quality", "stats", "sweep", "twins", "vectors"},
     "figures": set(),
     "report": {"figures"},
     "calibration": {"corpus", "figures", "quality", "stats"},
@@ -88,6 +90,7 @@ HEAVY = {
     "statsmodels",
     "scipy",
     "rank_bm25",
+    "rapidfuzz",
     "myst_nb",
 }
 

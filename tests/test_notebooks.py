@@ -32,6 +32,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "30_sweep",
         "40_rerank",
         "42_depth",
+        "45_damage",
         "50_statistics",
         "60_groundedness",
     ]

@@ -1,6 +1,8 @@
 """Damaged twins of some handbook pages: scans at four levels of damage, as bare images and with an OCR layer.
 
     python data/handbook/degrade.py [--check] [--ocr]
+    python data/handbook/degrade.py --record tesseract|rapidocr [--levels heavy,medium,light,clean] [--python PROGRAM]
+    python data/handbook/degrade.py --fidelity
 
     twins/pdf/original/<document>.pdf        the pages as they were typeset: what the twins are made of
     twins/pdf/image/<level>/<document>.pdf   the same pages as images, without any text
@@ -11,28 +13,41 @@
 
 The PDFs are built from the originals and the words, byte for byte the same each time, so that no OCR engine is needed.
 `--ocr` starts over: it takes the pages from `corpus/` and has them read by Tesseract, if that is installed.
+
+    twins/recorded/<engine>/<level>.jsonl.gz  what an OCR engine read on every page of `corpus/`, drawn and damaged: a page a line
+    twins/recorded/<engine>/engine.txt        the engine, its setting, and the machine whose seconds the lines hold
+    twins/recorded/fidelity.csv               how much of each page it kept
+
+`--record` makes those files, a page at a time; a page that is recorded already is skipped, so it can be stopped at any time.
+RapidOCR runs in an environment of its own (`make ocr` makes one): `--python` names its interpreter. `--fidelity` works out the
+last file anew, from the records alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 from itertools import groupby, product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pymupdf
 from PIL import Image, ImageFilter
 
-from localeval import engines, pdf
+from localeval import corpus, engines, ocr, pdf, twins
+from localeval.provenance import machine
 
 HERE = Path(__file__).parent
 TWINS = HERE / "twins"
@@ -40,6 +55,8 @@ TWINS = HERE / "twins"
 PAGES = {"drinking-water": (2, 6), "calendars": (7, 8), "home-food-safety": (3, 8)}
 INK, PAPER, CUT = 30, 235, 165  # grey values, 0 is black: ink, paper, and where a black-and-white scanner divides them
 ENGINE = "tesseract"
+ENGINES = ("tesseract", "rapidocr")
+PARTS = HERE.parents[1] / "runs" / ".cache" / "recorded"  # pages read so far, of a level that is not finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +161,101 @@ def recognise(image: bytes, page: int, dpi: int) -> list[Word]:
     """The words that the engine finds on the image."""
     read = engines.Tesseract().recognise(image, dpi, "en")
     return [Word(page, word.line, *word[:5], word.text) for word in read.words]
+
+
+# Every page of the handbook, damaged and read: only what was read is kept
+
+
+class Read(NamedTuple):
+    """What an engine read on one image. seconds: processor time, not the time on the wall, so that other work on the
+    machine does not count."""
+
+    words: tuple[ocr.Word, ...]
+    seconds: float
+
+
+def tesseract(images: Iterator[tuple[bytes, int]]) -> Iterator[Read]:
+    """Reads one image after the other, one process each. images: the image and its dots an inch."""
+    for image, dpi in images:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        words = engines.Tesseract().recognise(image, dpi, "en").words
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        yield Read(words, round(spent, 3))
+
+
+def rapidocr(images: Iterator[tuple[bytes, int]], python: str) -> Iterator[Read]:
+    """Reads one image after the other in one process of another Python, after its models are loaded."""
+    worker = subprocess.Popen([python, str(TWINS / "read_rapidocr.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with worker:
+        for image, dpi in images:
+            worker.stdin.write(len(image).to_bytes(8, "big") + image)
+            worker.stdin.flush()
+            answer = worker.stdout.readline()
+            if not answer:
+                sys.exit(f"{python} stopped; is rapidocr installed there, with onnxruntime?")
+            said = json.loads(answer)
+            yield Read(engines.in_order(said["boxes"], said["width"], dpi), round(said["seconds"], 3))
+
+
+def version_of(engine: str, python: str) -> str:
+    """Version of an engine; stops with what to install where there is none."""
+    command = [ENGINE, "--version"] if engine == "tesseract" else [python, str(TWINS / "read_rapidocr.py"), "--version"]
+    try:
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()[0].split()[-1]
+    except (OSError, subprocess.CalledProcessError):
+        sys.exit(f"{engine} is not installed ({command[0]} does not answer), so nothing was read")
+
+
+def record(engine: str, levels: list[str], python: str) -> None:
+    """Has an engine read every page of every handbook at these levels of damage, and keeps what it read."""
+    version, folder = version_of(engine, python), TWINS / "recorded" / engine
+    about = f"{engine} {version}, one thread, processor time on {machine()['cpu']}\n"
+    write(folder / "engine.txt", about.encode())
+    for level in levels:
+        held, part = folder / f"{level}.jsonl.gz", PARTS / engine / f"{level}.jsonl"
+        part.parent.mkdir(parents=True, exist_ok=True)
+        known = [record for path in (held, part) if path.exists() for record in ocr.read_records(path)]
+        done = {(Path(record.document).stem, record.page): record for record in known}
+        wanted = [(stem, page) for stem, count in page_counts().items() for page in range(count)]
+        missing = [place for place in wanted if place not in done]
+        images = ((damaged_page(*place, level), LEVELS[level].dpi) for place in missing)
+        read = tesseract(images) if engine == "tesseract" else rapidocr(images, python)
+        for number, (place, got) in enumerate(zip(missing, read, strict=True), len(done) + 1):
+            done[place] = record_of(place, engine, version, level, got)
+            ocr.write_records(part, done.values())
+            print(f"{engine}, {level}: page {number} of {len(wanted)}", file=sys.stderr)
+        ocr.write_records(held, [done[place] for place in wanted])
+        part.unlink(missing_ok=True)
+
+
+def record_of(place: tuple[str, int], engine: str, version: str, level: str, got: Read) -> ocr.Record:
+    stem, page = place
+    size = pymupdf.open(HERE / "corpus" / f"{stem}.pdf")[page].rect
+    read = ocr.Recognised(engine, version, LEVELS[level].dpi, "en", got.seconds, got.words)
+    return ocr.Record(f"{stem}.pdf", page, round(size.width, 2), round(size.height, 2), read)
+
+
+def write_fidelity(folder: Path) -> None:
+    """fidelity.csv of all that is recorded, engine by engine, level by level."""
+    source, tables = corpus.load(HERE / "corpus"), []
+    for engine, level in product(ENGINES, LEVELS):
+        held = TWINS / "recorded" / engine / f"{level}.jsonl.gz"
+        if held.exists():
+            records = ocr.read_records(held)
+            tables.append(twins.fidelity(source, twins.twin_corpus(source, records, str(held)), records, level))
+    write(folder / "fidelity.csv", pd.concat(tables).to_csv(index=False, lineterminator="\n").encode())
+
+
+def page_counts() -> dict[str, int]:
+    """Pages of each handbook, in order of their names."""
+    return {path.stem: len(pymupdf.open(path)) for path in sorted((HERE / "corpus").glob("*.pdf"))}
+
+
+def damaged_page(stem: str, page: int, level: str) -> bytes:
+    """The image of a page of `corpus/`; each page at each level has its own seed."""
+    place = list(LEVELS).index(level), list(page_counts()).index(stem), page
+    return scan(pymupdf.open(HERE / "corpus" / f"{stem}.pdf")[page], LEVELS[level], [len(LEVELS), *place])
 
 
 def write_words(words: list[Word]) -> str:
@@ -294,9 +406,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="build damaged twins of some pages of corpus/*.pdf")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a twin differs")
     parser.add_argument("--ocr", action="store_true", help=f"first take the pages anew and read them with {ENGINE}")
+    parser.add_argument("--record", choices=ENGINES, help="only have this engine read every page of corpus/*.pdf")
+    parser.add_argument("--fidelity", action="store_true", help="only work out recorded/fidelity.csv anew")
+    parser.add_argument("--levels", default="heavy,medium,light,clean", help="with --record: in this order")
+    parser.add_argument("--python", default=sys.executable, help="with --record rapidocr: the Python that has it")
     options = parser.parse_args()
-    if options.ocr and options.check:
-        parser.error("--check writes nothing, and --ocr does; choose one")
+    if (options.ocr or options.record or options.fidelity) and options.check:
+        parser.error("--check writes nothing, and the other option does; choose one")
+    if options.record:
+        levels = options.levels.split(",")
+        if set(levels) - set(LEVELS):
+            parser.error(f"--levels: known are {', '.join(LEVELS)}")
+        record(options.record, levels, options.python)
+    if options.record or options.fidelity:
+        write_fidelity(TWINS / "recorded")
+        return 0
     if options.ocr:
         read_again()
     if not options.check:

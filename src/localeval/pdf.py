@@ -87,7 +87,7 @@ def read(
     notes, signals = _notes(header, pages), tuple(Signals(**page["signals"]) for page in pages)
     heights, labels = [page["height"] for page in pages], [page["label"] for page in pages]
     sizes = [(page["width"], page["height"]) for page in pages]
-    text, shown, spans = _laid_out(pages)
+    text, shown, spans = laid_out(pages)
     furniture = find_furniture(shown, heights)
     hidden = {index for index, page in enumerate(signals) if page.invisible_text > 0.5}  # sizes are guesses
     edges = {line.start for line in furniture}
@@ -152,8 +152,9 @@ def _gathered(path: Path, said: Iterator[dict]) -> tuple[dict, list[dict]]:
     return header, pages
 
 
-def _laid_out(pages: list[dict]) -> tuple[str, list[Shown], list[tuple[int, int]]]:
-    """Text, lines and pages at their offsets, words mended. The lines of the pages are used up: they are the largest part."""
+def laid_out(pages: list[dict]) -> tuple[str, list[Shown], list[tuple[int, int]]]:
+    """Text, lines and pages at their offsets, words mended. pages: as `messages` tells them, of which "blocks", "width" and
+    "height" are read. The lines of the pages are used up: they are the largest part."""
     text, shown, spans = lay_out(arranged(_raw(page), page["width"], page["height"]) for page in pages)
     offsets = [*(line.start for line in shown), *(line.end for line in shown), *chain.from_iterable(spans)]
     mended, moved = mend(text, offsets)
