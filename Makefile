@@ -12,7 +12,7 @@ report: .venv/ready
 	@$(BIN)/python -m localeval book
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: .venv/ready
 	$(BIN)/python -m localeval check

@@ -89,3 +89,10 @@ def executed(tmp_path_factory, offline):
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return root, done.stdout.splitlines()
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that share something slow to make run in the same process: the toy study, else what their file makes."""
+    for item in items:
+        shared = "toy" if "executed" in item.fixturenames else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(shared))

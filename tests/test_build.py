@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -51,6 +52,44 @@ def test_data_cells_pins_and_code_are_part_of_the_key(project):
     pinned = keys(project)
     (project / "requirements.txt").write_text("numpy==0\n")
     assert changed(pinned, keys(project)) == ALL
+
+
+def lock(root, **files):
+    """A lock beside the toy corpus; the files by name, with the content they ought to have."""
+    rows = [{"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files.items()]
+    told = {"fetch": "python data/toy/fetch.py", "files": rows}
+    (root / "data/toy/corpus.lock.json").write_text(json.dumps(told))
+
+
+def test_a_folder_that_is_fetched_counts_as_its_lock(project):
+    before = keys(project)
+    lock(project, **{"a.md": "# One"})
+    locked = keys(project)
+    assert changed(before, locked) == ALL
+    shutil.rmtree(project / "data/toy/corpus")  # a fresh clone, where nobody fetched it
+    assert keys(project) == locked
+    lock(project, **{"a.md": "# Another"})
+    assert changed(locked, keys(project)) == ALL
+
+
+def test_a_fetched_folder_must_hold_what_its_lock_names(project):
+    corpus = project / "data/toy/corpus"
+    lock(project, **{"a.md": "# One", "b.md": "# Two"})
+    shutil.rmtree(corpus)
+    with pytest.raises(
+        BadInput, match=r"^data/toy/corpus: 2 of 2 files .* \(a.md\); fetch them: python data/toy/fetch.py$"
+    ):
+        build.run(project, "toy", only="10_ingest", say=lambda text: None)
+    corpus.mkdir()
+    (corpus / "a.md").write_text("# One")
+    (corpus / "b.md").write_text("# Changed")
+    with pytest.raises(BadInput, match=r"1 of 2 files .* \(b.md\)"):
+        build.check_fetched(project, {"corpus": "data/toy/corpus"})
+    (corpus / "b.md").write_text("# Two")
+    build.check_fetched(project, {"corpus": "data/toy/corpus", "study": "toy", "strict": True})
+    (corpus / "c.md").write_text("# Three")
+    with pytest.raises(BadInput, match=r"corpus/c.md: not in corpus.lock.json"):
+        build.check_fetched(project, {"corpus": "data/toy/corpus"})
 
 
 def test_where_results_go_is_not_a_parameter_of_a_study(project):

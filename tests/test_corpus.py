@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from localeval import book, build, corpus
 from localeval.records import BadInput, Span
 
+pymupdf = pytest.importorskip("pymupdf", reason="pip install pymupdf==1.26.7")
+
 BAD_FILES = {
     "page.pdf": (b"<html><body>saved as pdf</body></html>", "not a PDF"),
     "empty.pdf": (b"", "an empty file"),
@@ -161,6 +163,94 @@ def test_a_corpus_survives_its_file(tmp_path):
     read = corpus.load(tmp_path)
     corpus.write_jsonl(read, tmp_path / "documents.jsonl")
     assert corpus.read_jsonl(tmp_path / "documents.jsonl") == read
+
+
+def test_files_that_gave_no_document_are_read_back_too(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, text in {"a.md": "Text.", "empty.md": "", "page.html": "x"}.items():
+        (folder / name).write_text(text)
+    read = corpus.load(folder, strict=False)
+    corpus.write_jsonl(read, tmp_path / "documents.jsonl")
+    corpus.unread(read).to_csv(tmp_path / "unread.csv", index=False)
+    assert corpus.read_jsonl(tmp_path / "documents.jsonl", tmp_path / "unread.csv") == read
+    alone = corpus.read_jsonl(tmp_path / "documents.jsonl", tmp_path / "none.csv")
+    assert alone.failures == alone.skipped == {} and alone.documents == read.documents
+
+
+def scan(path, pages=2):
+    """A PDF of pages that hold a drawing and no text; the last one holds a word."""
+    book = pymupdf.open()
+    for number in range(pages):
+        page = book.new_page(width=300, height=300)
+        page.draw_rect((50, 50, 250, 250), fill=(0, 0, 0))
+        if number == pages - 1 and pages > 2:
+            page.insert_text((50, 280), "word")
+    book.save(path)
+
+
+def test_a_scan_without_text_is_a_failure_that_keeps_its_layout(tmp_path):
+    scan(tmp_path / "scan.pdf")
+    (tmp_path / "good.txt").write_text("Something to read.")
+    read = corpus.load(tmp_path, strict=False)
+    assert list(read.failures) == ["scan.pdf"] and [doc.doc_id for doc in read.documents] == ["good.txt"]
+    assert len(read.layouts["scan.pdf"].pages) == 2 and read.layouts["scan.pdf"].signals[0].vectors == 2
+    assert [unit.span.doc_id for unit in read.pages() + read.wholes()] == ["good.txt"] * 2
+    assert corpus.inventory(read)["doc_id"].tolist() == ["good.txt"]
+
+
+def test_pages_without_text_are_named(tmp_path):
+    scan(tmp_path / "mixed.pdf", pages=4)
+    (notes,) = corpus.inventory(corpus.load(tmp_path))["notes"]
+    assert notes == "no text layer on pages 1, 2, 3 of 4 (counted from 1): images or drawings only"
+
+
+def test_what_reads_pages_again_is_handed_every_pdf(tmp_path):
+    scan(tmp_path / "scan.pdf")
+    (tmp_path / "good.txt").write_text("Something to read.")
+    seen = []
+
+    def again(path, pages, readings):
+        seen.append((path.name, len(pages)))
+        pages[0]["blocks"] = [[("Read anew", (10, 10, 90, 20), 10.0, False, True)]]
+        return [corpus.Reading("replaced", "engine 1"), *readings[1:]]
+
+    read = corpus.load(tmp_path, reread=[again])
+    assert seen == [("scan.pdf", 2)] and read["scan.pdf"].text.strip() == "Read anew"
+    assert [reading.state for reading in read.layouts["scan.pdf"].readings] == ["replaced", "native"]
+
+
+NEEDS_OCR = {
+    "none installed": (["wanted", "wanted"], "install it", ": 2 of 2 pages want OCR; install it"),
+    "broke on one": (["kept", "timed_out"], "too slow", ": 1 of 2 pages want OCR; too slow"),
+    "found nothing": (["kept", "kept"], "", ": OCR found none either on 2 of 2 pages; scan it again, or remove it"),
+    "not asked": (
+        ["native", "native"],
+        "",
+        r" \(a scan without a text layer, or an empty file\); remove it or add OCR",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NEEDS_OCR)
+def test_a_document_without_text_says_what_it_wants(tmp_path, what):
+    states, reason, message = NEEDS_OCR[what]
+    scan(tmp_path / "scan.pdf")
+    readings = [corpus.Reading(state, reason=reason) for state in states]
+    with pytest.raises(BadInput, match=f"scan.pdf: no text in it{message}$"):
+        corpus.load(tmp_path, reread=[lambda path, pages, before: readings])
+
+
+def test_progress_tells_pace_and_time_left(tmp_path):
+    for name, size in {"a.txt": 100, "b.txt": 100, "c.txt": 300}.items():
+        (tmp_path / name).write_text("x" * size)
+    said, seconds = [], iter([10.0, 12.0, 14.0])  # when it began, and before the second and the third file
+    corpus.load(tmp_path, progress=said.append, clock=lambda: next(seconds))
+    assert said == [
+        "1 of 3: a.txt",
+        "2 of 3: b.txt (0.5 pages a second, about 8 s left)",
+        "3 of 3: c.txt (0.5 pages a second, about 6 s left)",
+    ]
 
 
 def test_a_document_is_found_by_its_id_without_a_walk_through_all():

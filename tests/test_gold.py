@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -506,3 +507,18 @@ def test_every_slice_between_words_is_found_where_it_stands(text, start, length)
     if any(gold._inside_word(whole, len(previous) + at) for at in borders):
         return
     assert any(a <= start + len(quote) and b >= start for a, b in gold.find_quote(text, quote))
+
+
+def test_gold_on_a_document_or_a_page_without_text_is_refused_and_never_a_miss(corpus, tmp_path):
+    pages = (*corpus.layouts["kiln.pdf"].pages, Page(2, "3", len(TEXT), len(TEXT)))
+    layouts = {"kiln.pdf": replace(corpus.layouts["kiln.pdf"], pages=pages), "scan.pdf": Layout("scan.pdf")}
+    held = Corpus(corpus.documents, layouts, {"scan.pdf": "no text in it", "broken.pdf": "damaged"})
+    cases = {
+        "scan.pdf gave no text, so nothing can find it .no text in it": {"doc_id": "scan.pdf", "kind": "document"},
+        "broken.pdf gave no text, so nothing can find it .damaged": {"doc_id": "broken.pdf", "quote": "any words"},
+        "kiln.pdf has no text on page_index 2, so nothing can find it": {"kind": "page", "page_index": 2},
+    }
+    for message, evidence in cases.items():
+        (tmp_path / "g.jsonl").write_text(json.dumps(row(evidence=evidence)))
+        with pytest.raises(BadInput, match=f":1: query q1: {message}"):
+            gold.load(tmp_path / "g.jsonl", held)

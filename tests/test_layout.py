@@ -139,6 +139,8 @@ def test_a_quote_with_a_dash_stays_exact():
 def test_wide_gaps_are_tabs_and_narrow_ones_spaces():
     row = [raw("salt", 50, width=20), raw("sea", 74, width=20), raw("12 kg", 200, width=30)]
     assert [line.text for block in arranged([row], 600, 800) for line in block] == ["salt sea\t12 kg"]
+    row = [raw("Tides . . . . .", 50, width=200), raw("12", 500, width=20)]
+    assert arranged([row], 600, 800)[0][0].text == "Tides . . . . . 12"
 
 
 def test_single_cells_in_blocks_of_their_own_make_a_row():

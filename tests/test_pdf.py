@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -146,6 +147,30 @@ def test_a_layout_survives_being_written(tmp_path):
     corpus = Corpus((document,), {"a.pdf": layout}, {})
     write_jsonl(corpus, tmp_path / "c.jsonl")
     assert read_jsonl(tmp_path / "c.jsonl") == corpus
+
+
+def test_numbers_stored_backwards_are_read_as_they_stand():
+    """Origins of letters as a page has them: 1987 set from its last digit, 12 from its first, 3.5 in other digits."""
+
+    def block(text, across, direction=(1.0, 0.0)):
+        chars = [{"c": char, "origin": (x, 50.0)} for char, x in zip(text, across, strict=True)]
+        spans = {"lines": [{"dir": direction, "spans": [{"text": text}]}]}
+        return spans, {"lines": [{"spans": [{"chars": chars}]}]}
+
+    cases = [
+        ("عام ٧٨٩١", range(90, 10, -10), (1.0, 0.0), "عام ١٩٨٧"),
+        ("١٢", (10, 20), (1.0, 0.0), "١٢"),
+        ("۵٫۳", (30, 20, 10), (1.0, 0.0), "۳٫۵"),
+        ("٢١", (20, 10), (0.0, 1.0), "٢١"),  # set sideways: it runs along another axis
+        ("21", (20, 10), (1.0, 0.0), "21"),
+    ]
+    for text, across, direction, expected in cases:
+        spans, letters = block(text, across, direction)
+        pdfchild.turn_numbers([spans, {}], [letters, {}])
+        assert spans["lines"][0]["spans"][0]["text"] == expected
+    assert pdfchild._holds_numbers([block("في ٢١", range(5))[0]]) and not pdfchild._holds_numbers(
+        [block("21 ٢", range(4))[0]]
+    )
 
 
 # Reading order
@@ -594,6 +619,14 @@ def test_two_workers_read_what_one_reads(long_file):
     assert light[0] == one[0] and light[1].pages == one[1].pages and light[1].lines == ()
 
 
+def test_the_pace_says_how_far_it_is_and_how_long_it_takes():
+    said, times = [], iter([100.0, 100.4, 101.0, 101.5, 102.0])
+    tell = pdf.pace(said.append, lambda: next(times))
+    for done in (4, 10, 15, 20):
+        tell(done, 101)
+    assert said == ["10 of 101 pages, 10 pages/s, 10 s left", "20 of 101 pages, 10 pages/s, 9 s left"]
+
+
 def test_small_files_have_one_worker(long_file, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert pdf.default_workers(long_file) == 1
@@ -702,6 +735,24 @@ def test_the_light_reading_of_a_real_file_says_the_same(name):
     assert light[0] == document
     assert (light[1].pages, light[1].signals, light[1].notes) == (layout.pages, layout.signals, layout.notes)
     assert not re.search("[\u00ad\ufb00-\ufb06\ufb50-\ufd3d\ufd40-\ufdff\ufe70-\ufefc]", document.text)
+
+
+@real
+@pytest.mark.parametrize("name", ["2c_acm_sigconf.pdf", "tb_12s0324.pdf", "bd_refcard_tr.pdf", "rot_orient.pdf"])
+def test_no_letter_of_a_real_file_is_lost_or_doubled(name):
+    flags = pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_CID_FOR_UNKNOWN_UNICODE & ~pymupdf.TEXT_PRESERVE_LIGATURES
+    letters = lambda text: Counter(
+        char for char in pdfchild.clean(text)[0] if not char.isspace() and char not in "-\u00ad"
+    )
+    with pymupdf.open(Path(REAL) / name) as source:
+        shown = sum((letters(page.get_text("text", flags=flags)) for page in source), Counter())
+    assert letters(pdf.pages(Path(REAL) / name, name)[0].text) == shown
+
+
+@real
+def test_years_of_a_real_arabic_book():
+    text = pdf.pages(Path(REAL) / "rtl_samplebook_ar.pdf", "a.pdf")[0].text
+    assert "١٩٨٧" in text and "٢٠٠٦" in text and "٧٨٩١" not in text
 
 
 @real

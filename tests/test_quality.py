@@ -75,7 +75,7 @@ def test_features_by_hand():
     f = features("Ab c1 (cid:7)\n\ufffd 22 xyz\ufffd")
     assert (tuple(f), f["n_chars"], f["digit"], f["bad_char"]) == (FEATURES, 18, 4 / 18, 8 / 18)  # a lone one is a sign
     assert f["alpha"] == 9 / 18 and f["latin"] == 1
-    assert (f["mean_line"], f["short_line"], f["vowel"]) == (11.0, 1.0, 2 / 9)
+    assert (f["mean_line"], f["short_line"], f["vowel"]) == (11.0, 1.0, 3 / 9)
     assert features("aaaa")["bigram_entropy"] == 0 and features("I a be")["single_token"] == 2 / 3
     assert features("")["n_chars"] == 0 and len(FEATURES) == 18
 
@@ -204,6 +204,13 @@ def test_cyrillic_read_as_latin_is_noisy_and_cyrillic_with_latin_lookalikes_is_n
     assert judge(RUSSIAN.replace("т", "q").replace("н", "w"))[0] == "digital_noisy"
 
 
+def test_a_drawing_with_few_labels_is_no_clean_page_however_good_the_labels():
+    labels = "\n".join(["Pre-Unitig", "Filter Graph", "Scaffolds", "Input Files", "Libraries"] * 4)
+    assert judge(labels, Signals(vectors=40))[0] == "mixed_or_uncertain"
+    assert judge(labels, Signals(vectors=4))[0] == "digital_clean"
+    assert judge(labels * 3, Signals(vectors=40))[0] == "digital_clean"  # as long as a table
+
+
 def test_control_characters_of_other_scripts_are_no_lost_ligatures():
     some = Signals(removed_chars=20)
     assert judge(JAPANESE, some)[0] == "digital_clean" and judge(ENGLISH, some)[0] == "digital_noisy"
@@ -302,6 +309,14 @@ def pages(classes, score=0.9, repaired=False):
 
 def verdict(table, **limits):
     return document_table(table, Thresholds(**limits)).iloc[0]
+
+
+def test_pages_by_class_and_documents_have_both_their_denominators():
+    table = pages(["digital_clean"] * 3 + ["blank"])
+    found = quality.class_table(table, document_table(table)).set_index("class")
+    assert found.pages["digital_clean"] == "3" and found["share of pages"]["digital_clean"] == 0.75
+    assert found.pages["likely_scanned"] == "0" and found.pages["all pages"] == "4"
+    assert found.pages["documents that are mixed_quality"] == "0 of 1"
 
 
 def test_the_guards_hold_at_their_edges():

@@ -751,6 +751,7 @@ def test_a_scan_without_text_is_a_finding_and_not_a_failure(tmp_path):
     document.save(tmp_path / "scan.pdf")
     code, said, _ = call("quality", tmp_path)
     assert code == 0 and "likely_scanned" in said and "scan.pdf: mixed_quality" in said and "1 page," in said
+    assert "\n1 page with a text that OCR might better: 10_ingest of a study tries it, after 'make ocr'\n" in said
 
 
 # --- pages of the report ---------------------------------------------------------------------------------------------

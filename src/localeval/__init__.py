@@ -6,4 +6,10 @@ learned, rerank, gold, drafting, grading, metrics, trec, stats, decisions, depth
 report, views, build, book, commands, cli.
 """
 
+import os
+
+os.environ["ORT_DISABLE_TELEMETRY"] = (
+    "1"  # ONNX Runtime reads it when it is loaded; without it, it looks up a host of its maker
+)
+
 __version__ = "0.1.0"

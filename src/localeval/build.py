@@ -8,6 +8,7 @@ parameters name, and the pinned requirements. Never of output bytes: timings var
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import os
 import re
@@ -204,14 +205,46 @@ def _key(root: Path, source, effective: dict, keys: list[str]) -> str:
 
 
 def _data(root: Path, parameters: dict) -> Iterator[Path]:
-    """Files and folders that parameters name, relative to the project, and the weights of models in lists of names."""
+    """Files and folders that parameters name, relative to the project, and the weights of models in lists of names.
+
+    A folder that is fetched (`_lock`) is its lock: published pages stay fresh where nobody fetched it.
+    """
     for value in parameters.values():
-        if isinstance(value, str) and value and len(value) < 256 and "\n" not in value and (root / value).exists():
+        if _lock(root, value):
+            yield _lock(root, value)
+        elif isinstance(value, str) and value and len(value) < 256 and "\n" not in value and (root / value).exists():
             yield root / value
         for name in value if isinstance(value, list) else ():
             for models in filter(None, (os.environ.get("LOCALEVAL_MODELS"), root / "models")):
                 if isinstance(name, str) and name and (Path(models) / name / "model.safetensors").is_file():
                     yield Path(models) / name
+
+
+def _lock(root: Path, value: object) -> Path | None:
+    """The lock of a folder that is not part of the project: `<folder>.lock.json` names its files and how to fetch them."""
+    path = root / f"{value}.lock.json" if isinstance(value, str) and value and len(value) < 256 else None
+    return path if path and "\n" not in path.name and path.is_file() else None
+
+
+def check_fetched(root: Path, parameters: dict) -> None:
+    """Raises `BadInput` unless every folder that has a lock holds the files that it names, and no others."""
+    for value in parameters.values():
+        path = _lock(root, value)
+        if not path:
+            continue
+        lock = json.loads(path.read_text(encoding="utf-8"))
+        named = {row["file"]: row["sha256"] for row in lock["files"]}
+        there = {file.name for file in (root / value).glob("[!.]*")}
+        wrong = [file for file in named if file not in there or _sha256(root / value / file) != named[file]]
+        if wrong:
+            what = f"{len(wrong)} of {len(named)} files are missing or are not those of {path.name} ({wrong[0]})"
+            raise BadInput(f"{value}: {what}; fetch them: {lock['fetch']}")
+        if there - named.keys():
+            raise BadInput(f"{value}/{min(there - named.keys())}: not in {path.name}; take it out of the folder")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def imported_modules(source) -> set[Path]:
@@ -326,6 +359,7 @@ def _run(root: Path, folder: str, steps: list[Step], say) -> None:
         if _reuse(root, f"runs/{study}/base", folder, step):
             say(f"{where}: as in the base run")
             continue
+        check_fetched(root, step.parameters)
         say(f"{where}: running")
         start = time.perf_counter()
         execute(root, folder, step)

@@ -68,6 +68,8 @@ def messages(
     heard = 0
     try:
         for line, waited in _lines(child, iter(patience), stop):
+            if line is None and stop and stop.is_set():
+                return
             if line is None:
                 raise TimedOut(heard, waited)
             message = json.loads(line)

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from localeval import metrics, trec
@@ -339,12 +340,19 @@ def _read(path: Path):
     for doc_id in names:
         file = path / doc_id if path.is_dir() else path
         try:
-            read = corpus.read_plain if file.suffix.lower() in (".md", ".txt") else pdf.pages
-            document, layouts[doc_id] = read(file, doc_id)
+            if file.suffix.lower() in (".md", ".txt"):
+                document, layouts[doc_id] = corpus.read_plain(file, doc_id)
+            else:
+                document, layouts[doc_id] = pdf.pages(file, doc_id, progress=pdf.pace(partial(_tell, doc_id)))
             documents.append(document)
         except BadInput as error:
             failures[doc_id] = str(error)
     return corpus.Corpus(tuple(documents), layouts, failures, skipped)
+
+
+def _tell(doc_id: str, text: str) -> None:
+    if sys.stderr.isatty():  # a log needs no progress
+        print(f"{doc_id}: {text}", file=sys.stderr)
 
 
 def _quality_text(report: dict) -> Iterable[str]:
@@ -355,8 +363,18 @@ def _quality_text(report: dict) -> Iterable[str]:
         for page in (page for page in report["pages"] if page["doc_id"] == document["doc_id"]):
             yield f"  {page['page_label']:>6}  {page['class']:<18}  {_figure(page['quality'], 8)}  {page['reason']}"
     yield from (f"not read: {failure['reason']}" for failure in report["failures"])
+    yield from _ocr_text(report["pages"])
     left = f"; {_count(len(report['skipped']), 'file')} of other kinds left alone" if report["skipped"] else ""
     yield f"{_count(len(report['documents']), 'document')} read, {len(report['failures'])} not{left}"
+
+
+def _ocr_text(pages: list[dict]) -> Iterable[str]:
+    """How many pages a study would read again; this command, which is to be quick, does not."""
+    from localeval.quality import DEFAULTS
+
+    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in pages)  # of a blank page: not a number
+    if wanting:
+        yield f"{_count(wanting, 'page')} with a text that OCR might better: 10_ingest of a study tries it, after 'make ocr'"
 
 
 def _count(number: int, what: str) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from localeval.records import BadInput, Document, Span, Unit
 
 SUFFIXES = (".pdf", ".md", ".txt")
+STEP = 250  # pages of one file between two words on how far it is
 NAMED = 5  # unreadable files that an error names; of more it gives the number
 
 # Code fences as CommonMark has them: what opens one may name a language, what closes it stands alone.
@@ -270,22 +271,27 @@ def load(
     strict: bool = True,
     progress=lambda text: None,
     reread: Sequence[Callable] = (),
+    cache: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Corpus:
     """Reads every document below `folder`.
 
     With `strict` unreadable files raise one `BadInput` that names them; otherwise they are listed in `Corpus.failures`,
     as long as anything could be read. A document without any text is a failure too: nothing could ever be retrieved
-    from it. reread: what may find a better text for pages of a PDF (`pdf.Reread`).
+    from it. reread: what may find a better text for pages of a PDF (`pdf.Reread`). cache: folder that keeps what the PDF library
+    said of each file, for the next time.
     """
     documents, layouts, failures = [], {}, {}
     files, skipped = find_files(folder)
     pace = _Pace([_size(folder / doc_id) for doc_id in files], clock)
     for number, doc_id in enumerate(files, 1):
         path = folder / doc_id
-        progress(f"{number} of {len(files)}: {doc_id}{pace}")
+        place = f"{number} of {len(files)}: {doc_id}{pace}"
+        progress(place)
         try:
-            document, layout = _read(path, doc_id, language, reread)
+            document, layout = _read(
+                path, doc_id, language, reread=reread, cache=cache, progress=_by_page(progress, place)
+            )
             if layout.pages or document.text.strip():
                 layouts[doc_id] = layout
             if not document.text.strip():
@@ -315,18 +321,24 @@ class _Pace:
         self._files, self._pages = self._files + 1, self._pages + pages
 
     def __str__(self) -> str:
-        read, seconds = sum(self._sizes[: self._files]), self._clock() - self._began
-        if not read or seconds <= 0:
+        read = sum(self._sizes[: self._files])
+        seconds = self._clock() - self._began if read else 0.0
+        if seconds <= 0:
             return ""
         left = seconds * sum(self._sizes[self._files :]) / read
         return f" ({self._pages / seconds:,.1f} pages a second, about {left:,.0f} s left)"
 
 
-def _read(path: Path, doc_id: str, language: str, reread: Sequence[Callable]) -> tuple[Document, Layout]:
+def _by_page(progress: Callable[[str], None], place: str) -> Callable[[int, int], None]:
+    """Says how far a large file is, every STEP pages."""
+    return lambda done, total: progress(f"{place}, page {done:,} of {total:,}") if done % STEP == 0 else None
+
+
+def _read(path: Path, doc_id: str, language: str, **options) -> tuple[Document, Layout]:
     from localeval import pdf
 
     if path.suffix.lower() == ".pdf":
-        return pdf.read(path, doc_id, language, reread=reread)
+        return pdf.read(path, doc_id, language, **options)
     return read_plain(path, doc_id, language)
 
 

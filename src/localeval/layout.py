@@ -103,7 +103,7 @@ def fold_forms(block: list[Raw]) -> list[Raw]:
 
     A mark that stands alone keeps no space in front of it, as its compatibility form would have.
     """
-    if not any(_FORMS.search(line.text) for line in block):
+    if all(line.text.isascii() for line in block) or not any(_FORMS.search(line.text) for line in block):
         return block
     letters = lambda shape: unicodedata.normalize("NFKC", shape[0]).lstrip(" ")
     return [line._replace(text=_FORMS.sub(letters, line.text)) for line in block]
@@ -149,7 +149,9 @@ def _gutter(lines: list[Raw], width: float) -> float | None:
     Clear: each side is a quarter of the page wide, holds five lines and a quarter of the characters beside the gap,
     most of them in lines wider than half the column (a table's cells are not), and stands beside the other.
     """
-    if len(lines) < 10:
+    leftmost, rightmost = width * 0.35, width * 0.65  # a gap lies between, with five lines on either side
+    beside = [sum(line.box[0] >= leftmost for line in lines), sum(line.box[2] <= rightmost for line in lines)]
+    if len(lines) < 10 or min(beside) < 5:
         return None
     places = [width * step / 100 for step in range(35, 66)]
     changes = [0] * (len(places) + 1)
@@ -258,9 +260,10 @@ def _is_next_cell(a: Raw, b: Raw, height: float) -> bool:
 def _join(a: Raw, b: Raw) -> Raw:
     gap = b.box[0] - a.box[2]
     main = max(a, b, key=lambda line: len(line.text))
+    led = _LEADERS.search(a.text[-8:])  # dots lead from a title to its page number: no border between cells
     wide = gap > 1.5 * b.size and not _NUMBERING.fullmatch(a.text.strip())
     return Raw(
-        a.text + ("\t" if wide else " " if gap > 0.15 * b.size else "") + b.text.lstrip(),
+        a.text + ("\t" if wide and not led else " " if gap > 0.15 * b.size else "") + b.text.lstrip(),
         (min(a.box[0], b.box[0]), min(a.box[1], b.box[1]), max(a.box[2], b.box[2]), max(a.box[3], b.box[3])),
         main.size,
         a.bold and b.bold,

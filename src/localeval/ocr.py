@@ -28,6 +28,7 @@ from localeval.layout import Raw, in_reading_order, join_rows, lay_out
 from localeval.records import BadInput
 
 ALIKE = 1.08  # times a size: the next one on the page counts as the same, for boxes are never exact
+UNSURE = 70.0  # confidence: the height of a line that the engine is less sure of says nothing about its size
 PARAGRAPH = 1.4  # times the usual distance from line to line: a wider one begins another block
 TALL, LOW, BELOW = 0.72, 0.5, 0.22  # of the type size: capitals and "h" rise, "x" rises, "p" falls
 _RISING, _FALLING = re.compile(r"[^\W_acegmnopqrsuvwxyz]"), re.compile(r"[gjpqyQ,;()\[\]]")
@@ -61,10 +62,10 @@ class Recognised(NamedTuple):
 
     @property
     def confidence(self) -> float | None:
-        """Mean over the words, of which a box with spaces in its text holds several; None without words."""
+        """Mean over the words, of which a box with spaces in its text holds several, to a tenth; None without words."""
         counts = [len(word.text.split()) for word in self.words]
         total = sum(word.confidence * count for word, count in zip(self.words, counts, strict=True))
-        return total / sum(counts) if sum(counts) else None
+        return round(total / sum(counts), 1) if sum(counts) else None
 
 
 class Broke(Exception):
@@ -165,7 +166,8 @@ def _line(words: list[Word]) -> Raw:
         middle = median((word.top + word.bottom) / 2 for word in words)
         top, bottom = middle - height / 2, middle + height / 2
     box = tuple(round(side, 2) for side in (min(lefts), top, max(rights), bottom))
-    return Raw(text, box, round(median(map(_size, words)), 1), False)
+    sure = sum(word.confidence for word in words) >= UNSURE * len(words)
+    return Raw(text, box, round(median(map(_size, words)), 1) if sure else 0.0, False)
 
 
 def _size(word: Word) -> float:
@@ -175,28 +177,28 @@ def _size(word: Word) -> float:
 
 
 def _evened(lines: list[Raw]) -> list[Raw]:
-    """The lines, in their order; each run of sizes without a gap becomes one, in which half of its characters are or below."""
+    """The lines, in their order; each run of sizes without a gap becomes one, in which half of its characters are or below.
+    A line without a size has the one that most characters have."""
     runs: list[list[float]] = []
-    for size in sorted(size for line in lines for size in [line.size] * len(line.text)):
+    for size in sorted(line.size for line in lines for _ in line.text if line.size):
         if not runs or size > ALIKE * runs[-1][-1]:
             runs.append([])
         runs[-1].append(size)
     even = {size: run[len(run) // 2] for run in runs for size in run}
-    return [line._replace(size=even[line.size]) for line in lines]
+    most = max(runs, key=len, default=sorted(line.box[3] - line.box[1] for line in lines))
+    return [line._replace(size=even.get(line.size, most[len(most) // 2])) for line in lines]
 
 
 def _paragraphs(lines: list[Raw]) -> Iterator[list[Raw]]:
     """Runs of lines of one size, each below the one before at no more than the usual distance, or beside it (a cell)."""
-    steps = [_step(a, b) for a, b in pairwise(lines) if _shares(a, b, 0) > 0 and a.size == b.size]
-    usual = median([step for step in steps if step > 0] or [0.0])
+    steps = [_step(a, b) for a, b in pairwise(lines) if a.size == b.size and _step(a, b) > 0.5 * a.size]
+    furthest = PARAGRAPH * median(steps or [0.0])
     block: list[Raw] = []
     for line in lines:
         before = block[-1] if block else line
         beside = _shares(before, line, 1) > 0.3 * before.size and line.box[0] >= before.box[2] - before.size
-        below = (
-            _shares(before, line, 0) > 0 and before.size == line.size and 0 < _step(before, line) <= PARAGRAPH * usual
-        )
-        if block and not (beside or below):
+        below = before.size == line.size and 0 < _step(before, line) <= furthest
+        if block and not (beside or (below and any(_shares(one, line, 0) > 0 for one in block))):
             yield block
             block = []
         block.append(line)
@@ -262,7 +264,7 @@ class Reread:
 
     language: ISO 639-1. dpi: of the images. redo_layers: also read pages over which OCR has already been; the new words
     replace that layer when the engine is sure of them and their text is no worse. recorded: pages found in it ask no
-    engine. cache: a folder for what engines read.
+    engine. cache: a folder for what engines read. limits: of confidence.
     """
 
     engines: tuple[Engine, ...] = ()
@@ -275,6 +277,7 @@ class Reread:
     recorded: Recorded | None = None
     cache: Path | None = None
     progress: Callable[[str], None] = lambda text: None
+    limits: quality.Thresholds = quality.DEFAULTS
 
     def __post_init__(self):
         allowed = {"dpi": scans.DPI, "threshold": (0, 1), "margin": (0, 1), "low_word_confidence": (0, 100)}
@@ -287,7 +290,7 @@ class Reread:
         """Gives pages other "blocks" where another reading won; one `Reading` a page."""
         found, scores = list(readings), {}
         for index, page in enumerate(pages):
-            score = _confidence(page["blocks"])
+            score = self._confidence(page["blocks"])
             if not self._wanted(page, score):
                 continue
             if _has_ink(page):
@@ -302,7 +305,7 @@ class Reread:
 
     def _wanted(self, page: dict, score: float) -> bool:
         signals, count = page["signals"], sum(len(line[0]) for block in page["blocks"] for line in block)
-        picture = signals["image_coverage"] >= quality.DEFAULTS.scan_image and count < quality.DEFAULTS.scan_chars
+        picture = signals["image_coverage"] >= self.limits.scan_image and count < self.limits.scan_chars
         return score < self.threshold or picture or (self.redo_layers and _is_layer(page))
 
     def _heard(self, path: Path, wanted: list[int]) -> Iterator[tuple[int, Heard]]:
@@ -356,16 +359,16 @@ class Reread:
         tried = []
         for read in heard.reads:
             lines = blocks(read.words, page["width"])
-            tried.append((read, lines, _confidence(lines)))
+            tried.append((read, lines, self._confidence(lines, read.confidence)))
         read, lines, after = self._best(tried)
         others = [f"{one.engine} {one.version} tried too: {_sure(one)}" for one, *_ in tried if one is not read]
-        state = "replaced" if self._wins(page, before, read, after) else "kept"
+        state = "replaced" if read.words and self._wins(page, before, read, lines, after) else "kept"
         reading = Reading(
             state,
             f"{read.engine} {read.version}",
             read.dpi,
             read.language,
-            None if read.confidence is None else round(read.confidence, 1),
+            read.confidence,
             round(before, 4),
             round(after, 4),
             round(sum(one.seconds for one in heard.reads), 2),
@@ -379,13 +382,20 @@ class Reread:
         near = [one for one in tried if one[2] >= top - self.margin]
         return max(near, key=lambda one: one[0].confidence or 0.0)
 
-    def _wins(self, page: dict, before: float, read: Recognised, after: float) -> bool:
-        if not read.words:
-            return False
+    def _wins(self, page: dict, before: float, read: Recognised, lines: list[list[Raw]], after: float) -> bool:
+        """A layer that is good enough gives way to an engine that is sure, and whose text alone is no worse."""
         if before >= self.threshold and _is_layer(page):
-            sure = (read.confidence or 0.0) >= self.low_word_confidence
-            return sure and round(after - before, 9) >= 0
+            return (read.confidence or 0.0) >= self.low_word_confidence and self._confidence(lines) >= before
         return round(after - before, 9) >= self.margin
+
+    def _confidence(self, page: list[list], word_confidence: float | None = None) -> float:
+        """Confidence in the text that these blocks become, which an engine was so sure of. The page table gives the same."""
+        lines = [
+            [line if isinstance(line, Raw) else Raw(line[0], tuple(line[1]), *line[2:]) for line in b] for b in page
+        ]
+        text = lay_out([[join_rows(block) for block in lines]])[0]
+        given = Reading() if word_confidence is None else Reading("replaced", word_confidence=word_confidence)
+        return quality.confidence(quality.features(text), self.limits, given)
 
 
 READING_COLUMNS = ("doc_id", "page_index", "page_label", *(field.name for field in fields(Reading)))
@@ -414,13 +424,6 @@ class Heard(NamedTuple):
 
 def _sure(read: Recognised) -> str:
     return "no words" if read.confidence is None else f"word confidence {read.confidence:.1f}"
-
-
-def _confidence(page: list[list]) -> float:
-    """Confidence in the text that these blocks become. The same as the page table gives for it."""
-    lines = [[line if isinstance(line, Raw) else Raw(line[0], tuple(line[1]), *line[2:]) for line in b] for b in page]
-    text = lay_out([[join_rows(block) for block in lines]])[0]
-    return quality.confidence(quality.features(text))
 
 
 def _has_ink(page: dict) -> bool:

@@ -9,16 +9,18 @@ and furniture from plain values.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
 
-from localeval import child, pagecache
+from localeval import child, pagecache, pdfchild
 from localeval.corpus import Layout, Line, Page, Reading, Signals, make_document
 from localeval.layout import (
     Raw,
@@ -235,6 +237,20 @@ def _title(metadata: str, shown: list[Shown], text: str, path: Path) -> str:
     return " ".join(text[best[0].start : best[-1].end].split()) if best else path.stem
 
 
+def pace(say: Callable[[str], None], clock: Callable[[], float] = time.monotonic, every: float = 1.0) -> Progress:
+    """A `progress` that says at most once in `every` seconds how far it is: "120 of 2415 pages, 410 pages/s, 6 s left"."""
+    start = said = clock()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said
+        now = clock()
+        if now - said >= every:
+            said, rate = now, done / (now - start)
+            say(f"{done} of {total} pages, {rate:.0f} pages/s, {math.ceil((total - done) / rate)} s left")
+
+    return tell
+
+
 # The bounded children, seen from outside
 
 
@@ -323,7 +339,7 @@ def _part(
     header, at, restarts = None, 0, 0
     while header is None or at < header["end"]:
         first = [] if header is None else [str(at)]
-        command = child.module_command("localeval.pdfchild", str(path.resolve()), form, str(part), str(parts), *first)
+        command = child.module_command(pdfchild.__name__, str(path.resolve()), form, str(part), str(parts), *first)
         try:
             with contextlib.closing(
                 child.messages(command, chain([START_SECONDS], repeat(page_seconds)), stop=stop)

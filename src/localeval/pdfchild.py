@@ -14,7 +14,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import pairwise
 
 from localeval import child
 from localeval.corpus import Signals
@@ -60,7 +61,7 @@ def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: i
         yield _page(page, index, document, form, labels)
         if index % SHRINK_EVERY == SHRINK_EVERY - 1:
             pymupdf.TOOLS.store_shrink(100)
-            gc.collect()
+            gc.collect(0)  # what is new since the last time; the rest was there before the first page
     yield {"done": True}
 
 
@@ -130,10 +131,10 @@ def _page(page, index: int, document, form: str, labels: list) -> dict:
     empty = {"text": ""} if form == "text" else {"wire": []}
     try:
         found, seen = _interpreted(page)
+        told, counts = _blocks(found, turn)
         message["label"] = _label(index, labels)
     except Exception:
         return message | empty | {"signals": asdict(Signals(repaired=document.is_repaired, unreadable=True))}
-    told, counts = _blocks(found, turn)
     unturned = rect * page.derotation_matrix if turn else rect
     large = any(_share(box, unturned) >= LARGE_IMAGE for box in seen.images)
     covered = _covered(page.get_bboxlog(), unturned) if large else 0.0
@@ -160,15 +161,54 @@ def _interpreted(page) -> tuple[list[dict], object]:
         drawings = page.get_displaylist()
         text = pymupdf.TextPage(drawings.get_textpage(flags))
         seen = _watcher()()
-        everywhere = pymupdf.mupdf.FzRect(pymupdf.mupdf.FzRect.Fixed_INFINITE)
-        pymupdf.mupdf.fz_run_display_list(
-            drawings.this, seen, pymupdf.mupdf.FzMatrix(), everywhere, pymupdf.mupdf.FzCookie()
-        )
+        pymupdf.mupdf.fz_run_display_list(drawings.this, seen, *_unchanged(), pymupdf.mupdf.FzCookie())
         pymupdf.mupdf.fz_close_device(seen)
-        return text.extractDICT()["blocks"], seen
+        blocks = text.extractDICT()["blocks"]
+        if _holds_numbers(blocks):
+            turn_numbers(blocks, text.extractRAWDICT()["blocks"])
+        return blocks, seen
     finally:
         if turned:
             page.set_rotation(turned)
+
+
+_NUMBER = re.compile("[٠-٩۰-۹](?:[٫٬.,]?[٠-٩۰-۹])+")
+
+
+def _holds_numbers(blocks: list[dict]) -> bool:
+    for block in blocks:
+        for line in block.get("lines", ()):
+            for span in line["spans"]:
+                if not span["text"].isascii() and _NUMBER.search(span["text"]):
+                    return True
+    return False
+
+
+def turn_numbers(blocks: list[dict], letters: list[dict]) -> None:
+    """Numbers in Arabic digits that the text holds from the last digit to the first, put right where they stand.
+
+    Old typesetting programs store a line from right to left, its numbers too; a page shows every number from left to right,
+    so one whose digits run the other way is read backwards. blocks, letters: the same text by spans, and by single letters.
+    """
+    for block, lettered in zip(blocks, letters, strict=True):
+        for line, apart in zip(block.get("lines", ()), lettered.get("lines", ()), strict=True):
+            for span, places in zip(line["spans"], apart["spans"], strict=True):
+                chars = places["chars"]
+                if len(chars) == len(span["text"]) and line["dir"][0] > 0.9:
+                    span["text"] = _NUMBER.sub(partial(_by_place, chars), span["text"])
+
+
+def _by_place(chars: list[dict], number: re.Match) -> str:
+    across = [char["origin"][0] for char in chars[number.start() : number.end()]]
+    backwards = all(one > two for one, two in pairwise(across))
+    return number[0][::-1] if backwards else number[0]
+
+
+@lru_cache
+def _unchanged() -> tuple:
+    from pymupdf import mupdf
+
+    return mupdf.FzMatrix(), mupdf.FzRect(mupdf.FzRect.Fixed_INFINITE)
 
 
 @lru_cache
@@ -211,8 +251,8 @@ def _blocks(found: list[dict], turn) -> tuple[list[list[tuple]], dict]:
 def _line(line: dict, turn, counts: dict) -> tuple:
     """`(text, x0, y0, x1, y1, size, style)`. Bold: nearly all of its letters are; bold code is no heading."""
     bold, mono, drawn = _span_flags()
-    sizes, heavy, hidden, total = {}, 0, 0, 0
-    for span in line["spans"]:
+    spans, sizes, size, heavy, hidden, total = line["spans"], {}, 0.0, 0, 0, 0
+    for span in spans:
         count, size, flags = len(span["text"].strip()), span["size"], span["flags"]
         sizes[size] = sizes.get(size, 0) + count
         total += count
@@ -221,17 +261,21 @@ def _line(line: dict, turn, counts: dict) -> tuple:
         if not span["char_flags"] & drawn:
             hidden += count
             counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
-    text, removed = clean("".join([span["text"] for span in line["spans"]]))
-    box, (dx, dy) = line["bbox"], line["dir"]
+    text = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
+    if not text.isprintable():
+        text, removed = clean(text)
+        counts["removed"] += removed
+    (x0, y0, x1, y1), (dx, dy) = line["bbox"], line["dir"]
     if turn:
-        box, dx = _turned(box, turn), dx * turn.a + dy * turn.c
+        (x0, y0, x1, y1), dx = _turned(line["bbox"], turn), dx * turn.a + dy * turn.c
     upright = dx > 0.9
     counts["chars"] += total
-    counts["hidden"] += hidden
-    counts["angled"] += 0 if upright else total
-    counts["removed"] += removed
-    x0, y0, x1, y1 = box
-    size = max(sizes, key=sizes.__getitem__) if len(sizes) > 1 else size
+    if hidden:
+        counts["hidden"] += hidden
+    if not upright:
+        counts["angled"] += total
+    if len(sizes) > 1:
+        size = max(sizes, key=sizes.__getitem__)
     style = (heavy > 0.95 * total) + 2 * upright
     return text.rstrip(), round(x0 * 100), round(y0 * 100), round(x1 * 100), round(y1 * 100), round(size * 100), style
 
@@ -264,17 +308,18 @@ def clean(text: str) -> tuple[str, int]:
 
 def _signals(counts: dict, seen, page, repaired: bool, covered: float) -> dict:
     total = max(1, counts["chars"])
-    return asdict(
-        Signals(
-            image_coverage=_coverage(seen.images, page),
-            invisible_text=round(max(counts["hidden"] / total, covered), 4),
-            rotated_text=round(counts["angled"] / total, 4),
-            vectors=seen.vectors,
-            removed_chars=counts["removed"],
-            ocr_font=counts["ocr_font"],
-            repaired=repaired,
-        )
-    )
+    return _UNSEEN | {
+        "image_coverage": _coverage(seen.images, page) if seen.images else 0.0,
+        "invisible_text": round(max(counts["hidden"] / total, covered), 4),
+        "rotated_text": round(counts["angled"] / total, 4),
+        "vectors": seen.vectors,
+        "removed_chars": counts["removed"],
+        "ocr_font": counts["ocr_font"],
+        "repaired": repaired,
+    }
+
+
+_UNSEEN = asdict(Signals())
 
 
 def _covered(drawings: list, page) -> float:
@@ -295,7 +340,7 @@ def _share(box: tuple, page) -> float:
 
 def _coverage(boxes: Iterable[tuple], page, cells: int = 50) -> float:
     """Share of the page that images cover, on a grid, so that layers over one another count once."""
-    if not boxes or page.is_empty:
+    if page.is_empty:
         return 0.0
     grid = [bytearray(cells) for _ in range(cells)]
     for x0, y0, x1, y1 in boxes:

@@ -147,6 +147,9 @@ class Thresholds:
         "measured", 0.80, "mixed_or_uncertain, not noisy: share of short lines, as a drawing's labels have them,"
     )
     label_vectors: int = _of("measured", 20, "and at least as many lines or areas drawn")
+    figure_chars: int = _of(
+        "measured", 300, "mixed_or_uncertain: with fewer characters such a page is a drawing, however good its labels"
+    )
     latin: float = _of(
         "measured", 0.80, "rules on words are for Latin letters: other scripts have other spaces and vowels,"
     )
@@ -402,6 +405,7 @@ def classify(
     alone = not n and not signals.vectors and image >= limits.scan_alone
     picture = full or alone or (image >= limits.scan_image and (not n or hidden >= limits.invisible_text))
     scan, noisy = "likely_scanned", "likely_scanned" if scanned else "digital_noisy"
+    figure = drawn and latin and f["stopword"] < limits.common and n < limits.figure_chars and not scanned
     garbled = "mixed_or_uncertain" if drawn and noisy == "digital_noisy" else noisy
     images, words = f"images cover {image:.0%} of it", "of the words"
     rules = (
@@ -415,6 +419,7 @@ def classify(
         (removed > most, noisy, f"{removed:.0%} of the characters were control characters"),
         (f["mixed_script"] > limits.mixed_script, noisy, f"{f['mixed_script']:.0%} {words} mix scripts"),
         (latin and f["long_token"] > limits.long_token, noisy, f"{f['long_token']:.0%} {words} are overlong"),
+        (figure, "mixed_or_uncertain", f"{signals.vectors} lines or areas drawn, and few words but labels"),
         (spaced, garbled, f"{f['single_token']:.0%} {words} are single letters"),
         (odd and f["good_token"] < limits.good_token, garbled, f"only {f['good_token']:.0%} {words} look like words"),
         (prose and f["vowel"] < limits.vowel, garbled, f"only {f['vowel']:.0%} of the letters are vowels"),
@@ -498,3 +503,13 @@ def document_table(pages: pd.DataFrame, thresholds: Thresholds = DEFAULTS) -> pd
         blank = (group["class"] == "blank").sum()
         rows.append((doc_id, len(group), blank, short.sum(), clean, mean, degraded, verdict, failed))
     return pd.DataFrame(rows, columns=list(DOCUMENT_COLUMNS))
+
+
+def class_table(pages: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
+    """Pages by class and their share of all pages; then all pages, and the documents that are not clean, of all documents."""
+    counts = pages["class"].value_counts().reindex(CLASSES, fill_value=0)
+    rows = [(name, f"{count:,}", count / max(1, len(pages))) for name, count in counts.items()]
+    mixed = (documents["verdict"] != "digital_clean").sum()
+    rows += [("all pages", f"{len(pages):,}", 1.0 if len(pages) else math.nan)]
+    rows += [("documents that are mixed_quality", f"{mixed:,} of {len(documents):,}", math.nan)]
+    return pd.DataFrame(rows, columns=["class", "pages", "share of pages"])

@@ -68,7 +68,9 @@ def token_ranges(text: str) -> Iterator[tuple[int, int]]:
     yield from ((place, place + 1) for place in range(at, len(text)) if not text[place].isspace())
 
 
-_DIVIDED = re.compile(r"(\w*[^\W\d_])[-‐][ \t]*\n\s*(?=([^\W\d_]\w*))")
+_DIVIDED = re.compile(r"(?<=[^\W\d_])[-‐][ \t]*\n\s*(?=[^\W\d_])")
+_LAST, _FIRST = re.compile(r"\w+$"), re.compile(r"\w+")
+_LONGEST = 60  # letters on either side of a line end; more are no word
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -79,8 +81,9 @@ def _runs(text: str) -> Iterator[str]:
                 yield from (one for at in range(len(part)) for one in dict.fromkeys((part[at], part[at : at + 2])))
             elif part:
                 yield part
-    for divided in _DIVIDED.finditer(text) if "\n" in text else ():
-        joined = divided[1] + divided[2]
+    for divided in _DIVIDED.finditer(text):
+        start, end = divided.span()
+        joined = _LAST.search(text, max(0, start - _LONGEST), start)[0] + _FIRST.match(text, end, end + _LONGEST)[0]
         if not UNSPACED.search(joined):
             yield joined
 
