@@ -345,3 +345,39 @@ def test_every_row_of_the_committed_fidelity_derives(path):
     held = pd.read_csv(TWINS / "recorded" / "fidelity.csv")
     held = held[(held["engine"] == path.parent.name) & (held["level"] == level)].reset_index(drop=True)
     pd.testing.assert_frame_equal(rows, held)
+
+
+def test_recording_goes_on_where_it_was_stopped(degrade, monkeypatch, tmp_path):
+    asked = []
+
+    def reads(images):
+        for image, dpi in images:
+            if len(asked) == 1:
+                asked.append("stopped")
+                raise KeyboardInterrupt
+            asked.append((image, dpi))
+            yield degrade.Read((ocr.Word(1, 2, 3, 4, 50, image.decode(), 0),), 0.5)
+
+    monkeypatch.setattr(degrade, "TWINS", tmp_path / "twins")
+    monkeypatch.setattr(degrade, "PARTS", tmp_path / "parts")
+    monkeypatch.setattr(degrade, "version_of", lambda engine, python: "1")
+    monkeypatch.setattr(degrade, "page_counts", lambda: {"calendars": 3})
+    monkeypatch.setattr(degrade, "damaged_page", lambda stem, page, level: f"{stem}{page}{level}".encode())
+    monkeypatch.setattr(degrade, "tesseract", reads)
+    with pytest.raises(KeyboardInterrupt):
+        degrade.record("tesseract", ["light"], "")
+    degrade.record("tesseract", ["light"], "")
+    assert asked == [(b"calendars0light", 150), "stopped", (b"calendars1light", 150), (b"calendars2light", 150)]
+    records = ocr.read_records(tmp_path / "twins/recorded/tesseract/light.jsonl.gz")
+    assert [(one.document, one.page, one.read.words[0].text) for one in records] == [
+        ("calendars.pdf", page, f"calendars{page}light") for page in range(3)
+    ]
+    assert "one thread" in (tmp_path / "twins/recorded/tesseract/engine.txt").read_text()
+    assert not list((tmp_path / "parts").rglob("*.jsonl"))
+
+
+def test_every_page_at_every_level_is_damaged_by_a_seed_of_its_own(degrade):
+    images = {
+        (page, level): degrade.damaged_page("calendars", page, level) for page in (0, 1) for level in ("light", "heavy")
+    }
+    assert len(set(images.values())) == 4 and degrade.damaged_page("calendars", 1, "heavy") == images[1, "heavy"]

@@ -819,8 +819,10 @@ def _dose_lines(ax, part: pd.DataFrame, systems: Sequence[str], dose: str, apart
         style = {"color": colour, "marker": marker, "markeredgecolor": PAPER, "label": system, "elinewidth": 1.1}
         x = line[dose] + apart * (number - (len(systems) - 1) / 2)
         ax.errorbar(x, line["mean"], yerr=_errors(line, "mean", "low", "high"), **style)
-    for row in part[part["system"] == systems[0]].to_dict("records"):
-        _note(ax, row["level"], (row[dose], 0), (0, 4), MUTED, xycoords=("data", "axes fraction"), ha="center")
+    named = part[part["system"] == systems[0]].sort_values(dose)
+    for number, row in enumerate(named.to_dict("records")):  # on two heights: neighbours may lie close together
+        place = {"xycoords": ("data", "axes fraction"), "ha": "center"}
+        _note(ax, row["level"], (row[dose], 0), (0, 4 + 11 * (number % 2)), MUTED, **place)
 
 
 def evidence_waterfall(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:

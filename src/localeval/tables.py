@@ -38,7 +38,7 @@ COLUMNS = {
 TEXTS = (
     "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
-    "note", "reading", "engine",
+    "note", "reading", "engine", "base", "level", "document", "state",
 )  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 
