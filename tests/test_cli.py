@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import sys
 
 import pytest
 
-from localeval import cli
+from localeval import build, cli
 
 
 def call(root, *words, **environment):
@@ -128,7 +129,6 @@ def test_doctor_names_what_is_missing(project, capsys, monkeypatch):
 
 
 def test_an_interrupted_run_keeps_what_was_finished(executed, tmp_path, monkeypatch, capsys):
-    from localeval import build
 
     root = tmp_path / "project"
     shutil.copytree(executed[0], root)
@@ -153,3 +153,19 @@ def test_what_nothing_uses_and_what_is_given_twice_is_refused(project, capsys):
     assert cli.main(["run", "toy", "-p", "repeats=1", "-p", "repeats=2"]) == 2
     assert "-p repeats: given twice; keep one" in capsys.readouterr().err
     assert not (project / "runs").exists()
+
+
+def test_all_studies_run_but_those_whose_files_were_not_fetched(project, monkeypatch, capsys):
+    shutil.copytree(project / "params/toy", project / "params/fetched")
+    (project / "params/fetched/10_ingest.yml").write_text("corpus: data/fetched/corpus\n")
+    (project / "data/fetched").mkdir()
+    lock = {"fetch": "python data/fetched/fetch.py", "files": [{"file": "a.pdf", "sha256": "0" * 64}]}
+    (project / "data/fetched/corpus.lock.json").write_text(json.dumps(lock))
+    ran = []
+    monkeypatch.setattr(build, "execute", lambda root, folder, step: ran.append(step))
+    monkeypatch.setattr(build, "_needed", lambda steps, only: [step for step in steps if step.notebook == only])
+    assert cli.main(["run", "all", "10_ingest"]) == 0
+    said = capsys.readouterr().out
+    assert "fetched: not run; data/fetched/corpus: 1 of 1 files are missing" in said
+    assert "fetch them: python data/fetched/fetch.py" in said and len(ran) == 1
+    assert cli.main(["run", "fetched", "10_ingest"]) == 2

@@ -226,8 +226,12 @@ def _lock(root: Path, value: object) -> Path | None:
     return path if path and "\n" not in path.name and path.is_file() else None
 
 
+class NotFetched(BadInput):
+    """A study needs files that are no part of the project and are not here."""
+
+
 def check_fetched(root: Path, parameters: dict) -> None:
-    """Raises `BadInput` unless every folder that has a lock holds the files that it names, and no others."""
+    """Raises `NotFetched` or `BadInput` unless every folder that has a lock holds the files that it names, and no others."""
     for value in parameters.values():
         path = _lock(root, value)
         if not path:
@@ -238,7 +242,7 @@ def check_fetched(root: Path, parameters: dict) -> None:
         wrong = [file for file in named if file not in there or _sha256(root / value / file) != named[file]]
         if wrong:
             what = f"{len(wrong)} of {len(named)} files are missing or are not those of {path.name} ({wrong[0]})"
-            raise BadInput(f"{value}: {what}; fetch them: {lock['fetch']}")
+            raise NotFetched(f"{value}: {what}; fetch them: {lock['fetch']}")
         if there - named.keys():
             raise BadInput(f"{value}/{min(there - named.keys())}: not in {path.name}; take it out of the folder")
 

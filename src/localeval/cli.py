@@ -128,7 +128,13 @@ def _run(arguments: argparse.Namespace) -> int:
             "--publish: only a whole study with its own parameters can be published; drop the notebook and -p"
         )
     for study in build.studies(root) if arguments.study == "all" else [arguments.study]:
-        build.run(root, study, arguments.notebook, overrides, say=_say)
+        try:
+            build.run(root, study, arguments.notebook, overrides, say=_say)
+        except build.NotFetched as missing:
+            if arguments.study != "all":
+                raise
+            _say(f"{study}: not run; {missing}")
+            continue
         if arguments.publish:
             build.publish(root, study, say=_say)
     return 0
