@@ -66,7 +66,7 @@ ALLOWED = {
         "tokens",
         "vectors",
     },
-    "twins": {"corpus", "gold", "layout", "ocr", "pdf"},
+    "twins": {"corpus", "gold", "layout", "ocr", "pdf", "quality"},
     "damage": {"chunking", "corpus", "grading", "metrics", "quality", "stats", "sweep", "twins", "vectors"},
     "figures": set(),
     "report": {"figures"},

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from localeval import ocr, pdf
+from localeval import ocr, pdf, quality
 from localeval.corpus import Corpus, Layout, Line, Page, Reading, Signals, make_document
 from localeval.gold import fold
 from localeval.layout import find_furniture, find_headings, heading_groups
@@ -304,7 +304,8 @@ def _mapped(item: Evidence, alignment: Alignment, source: Corpus, twin: Corpus) 
 # Fidelity
 
 FIDELITY = (
-    "engine", "level", "document", "page", "cer", "word_precision", "word_recall", "word_f1", "word_confidence", "seconds",
+    "engine", "level", "document", "page", "cer", "word_precision", "word_recall", "word_f1", "word_confidence",
+    "text_confidence", "seconds",
 )  # fmt: skip
 
 
@@ -314,6 +315,7 @@ def fidelity(source: Corpus, twin: Corpus, records: Iterable[ocr.Record], level:
     Words are compared in NFKC, split at white space, as multisets: their order does not count. cer: edit distance in
     characters between the words of both, joined by one space, in the order in which each is read, over the characters of
     the source; wrong order counts as error. word_confidence: the engine's own mean, from 0 to 100. NaN without words.
+    text_confidence: what `quality.confidence` says of the text alone, from 0 to 1.
     """
     rows = []
     for record in records:
@@ -323,15 +325,19 @@ def fidelity(source: Corpus, twin: Corpus, records: Iterable[ocr.Record], level:
         f1 = _share(2 * shared, len(before) + len(after))
         about = record.read.engine, level, record.document, record.page
         values = error_rate(" ".join(before), " ".join(after)), precision, recall, f1
-        rows.append(
-            (*about, *(round(value, 4) for value in values), _rounded(record.read.confidence), record.read.seconds)
-        )
+        looks = round(quality.confidence(quality.features(_page_text(twin, record))), 4)
+        sure = _rounded(record.read.confidence)
+        rows.append((*about, *(round(value, 4) for value in values), sure, looks, record.read.seconds))
     return pd.DataFrame(rows, columns=list(FIDELITY))
 
 
-def _page_words(corpus: Corpus, record: ocr.Record) -> list[str]:
+def _page_text(corpus: Corpus, record: ocr.Record) -> str:
     page = next(page for page in corpus.layouts[record.document].pages if page.index == record.page)
-    return unicodedata.normalize("NFKC", corpus[record.document].text[page.start : page.end]).split()
+    return corpus[record.document].text[page.start : page.end]
+
+
+def _page_words(corpus: Corpus, record: ocr.Record) -> list[str]:
+    return unicodedata.normalize("NFKC", _page_text(corpus, record)).split()
 
 
 def _share(part: int, whole: int) -> float:
