@@ -18,7 +18,7 @@ def test_bm25_on_scifact():
     """Lucene idf, k1 1.5, b 0.75, `[a-z0-9]+`, no stop words: nDCG@10 0.6644."""
     import scifact
 
-    from localeval.retrieval import BM25
+    from localeval.lexical import BM25
     from localeval.tokens import ascii_words
 
     spans, texts, queries = scifact.read(Path(DATA) / "scifact")
