@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval import book, build, corpus
+from localeval import book, build, chunking, corpus
 from localeval.records import BadInput, Span
 
 pymupdf = pytest.importorskip("pymupdf", reason="pip install pymupdf==1.26.7")
@@ -293,3 +293,17 @@ def test_the_notebook_lists_what_was_not_read_and_goes_on_when_asked(project):
     text = page.read_text()
     assert "bad.pdf" in text and "not one of .pdf, .md, .txt" in text
     assert book.check_notebook(page) == []
+
+
+def test_headings_of_a_wiki_page(tmp_path):
+    text = (
+        "Intro.\n\n== One ==\nAlpha == beta.\n=== Deep===\nGamma.\n== not = one ==\n= no =\n======= too many =======\n"
+    )
+    (tmp_path / "kiln.txt").write_text(text)
+    document, layout = corpus.read_plain(tmp_path / "kiln.txt", "kiln.txt")
+    assert [(document.text[h.start : h.end], h.level) for h in layout.headings] == [
+        ("== One ==", 1),
+        ("=== Deep===", 2),
+    ]
+    assert layout.title == "kiln"
+    assert [unit.context for unit in chunking.section(document, layout)] == ["kiln", "kiln > One", "kiln > One > Deep"]

@@ -222,7 +222,7 @@ def sections(document: Document, layout: Layout) -> Iterator[tuple[int, int, tup
 
 
 def _heading_text(document: Document, heading: Heading) -> str:
-    return " ".join(document.text[heading.start : heading.end].lstrip("# ").split())
+    return " ".join(document.text[heading.start : heading.end].lstrip("# ").strip("= ").split())
 
 
 def _unique(parts: Iterable[str]) -> list[str]:

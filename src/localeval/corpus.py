@@ -27,6 +27,7 @@ NAMED = 5  # unreadable files that an error names; of more it gives the number
 _FENCE_OPENS = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _FENCE_CLOSES = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
 _HEADING = re.compile(r"(#{1,6})[ \t]+\S")
+_WIKI_HEADING = re.compile(r"^(={2,6})[ \t]*[^=\s][^=\n]*?[ \t]*\1[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,8 @@ def normalise(text: str) -> str:
 
 
 def read_plain(path: Path, doc_id: str, language: str = "en") -> tuple[Document, Layout]:
-    """A markdown or text file. Markdown headings (`#` to `######`, outside code fences) become headings; no pages."""
+    """A markdown or text file, without pages. Headings are those of markdown (`#` to `######`, outside code fences), in text files
+    those of MediaWiki (`== Title ==`, two to six signs alone on their line)."""
     try:
         source = path.read_bytes()
         text = normalise(source.decode("utf-8"))
@@ -198,8 +200,11 @@ def read_plain(path: Path, doc_id: str, language: str = "en") -> tuple[Document,
         raise BadInput(f"{path}: cannot be read ({error.strerror}); check the name and the permissions") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    headings = _markdown_headings(text) if path.suffix.lower() == ".md" else ()
-    title = text[headings[0].start : headings[0].end].lstrip("# ").strip() if headings else path.stem
+    headings = _markdown_headings(text) if path.suffix.lower() == ".md" else _wiki_headings(text)
+    first = (
+        headings[0] if headings and text[headings[0].start] == "#" else None
+    )  # a wiki's title is the name of its page
+    title = text[first.start : first.end].lstrip("# ").strip() if first else path.stem
     return make_document(doc_id, text, source, language), Layout(doc_id, title, headings=headings)
 
 
@@ -216,6 +221,10 @@ def _markdown_headings(text: str) -> tuple[Heading, ...]:
             headings.append(Heading(position, position + len(line.rstrip()), len(heading[1])))
         position += len(line) + 1
     return tuple(headings)
+
+
+def _wiki_headings(text: str) -> tuple[Heading, ...]:
+    return tuple(Heading(*found.span(), len(found[1]) - 1) for found in _WIKI_HEADING.finditer(text))
 
 
 def find_files(folder: Path) -> tuple[list[str], dict[str, str]]:

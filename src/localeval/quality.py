@@ -187,8 +187,8 @@ def features(text: str) -> dict[str, float]:
             found[name] += count
     lines = [len(line.strip()) for line in text.splitlines() if line.strip()]
     signs = _SIGN if latin > 0.8 * kinds["alpha"] else _LONE
-    lone = len(signs.findall(text))  # they harm no word
-    cid = sum(map(len, re.findall(r"\(cid:\d+\)", text)))
+    lone = len(signs.findall(text)) if kinds["bad"] else 0  # they harm no word
+    cid = sum(map(len, re.findall(r"\(cid:\d+\)", text))) if "(cid:" in text else 0
     total = kinds.total() - kinds["space"]
     values = {name: found[name] / max(1, len(tokens)) for name in FEATURES}
     values |= {name: kinds[name] / max(1, total) for name in ("alpha", "digit", "symbol")}
@@ -216,7 +216,7 @@ _SIGN = re.compile(
     + _LONE.pattern.removeprefix("(?m)"),
     re.MULTILINE,
 )
-_CODE_LINE = re.compile(r"[(){}=<>_]")
+_CODE_LINE, _ANY_WORD = re.compile(r"[(){}=<>_]"), re.compile(r"\w+")
 
 
 def _broken(text: str) -> int:
@@ -227,17 +227,23 @@ def _broken(text: str) -> int:
     """
     found = 0
     for line in text.splitlines():
+        accented, odd = (
+            not line.isascii(),
+            len(line) >= 34 and _no_language(line),
+        )  # 30 letters, and four gaps between five words
+        if not accented and not odd:
+            continue
         letters = [char for char in line if _script(char) == "LATIN"]
-        accents = len(letters) >= 8 and sum(not char.isascii() for char in letters) > 0.6 * len(letters)
-        if accents or (len(letters) >= 30 and _no_language(line, letters)):
+        accents = accented and len(letters) >= 8 and sum(not char.isascii() for char in letters) > 0.6 * len(letters)
+        if accents or (odd and len(letters) >= 30 and sum(map(_is_vowel, letters)) < 0.25 * len(letters)):
             found += len(letters)
     return found
 
 
-def _no_language(line: str, letters: list[str]) -> bool:
-    words = re.findall(r"\w+", line.casefold())
-    prose = len(words) >= 5 and not _CODE_LINE.search(line) and STOPWORDS.isdisjoint(words)
-    return prose and sum(map(_is_vowel, letters)) < 0.25 * len(letters)
+def _no_language(line: str) -> bool:
+    """Five words or more, none of them a stopword, and no sign of code."""
+    words = _ANY_WORD.findall(line.casefold())
+    return len(words) >= 5 and STOPWORDS.isdisjoint(words) and not _CODE_LINE.search(line)
 
 
 @lru_cache(maxsize=1 << 14)
