@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 TOY = Path(__file__).resolve().parent / "toy"
@@ -61,6 +62,9 @@ def getaddrinfo(host, *rest, **more):
 
 socket.socket.connect, socket.getaddrinfo = connect, getaddrinfo
 """
+
+settings.register_profile("localeval", deadline=None)  # a first example may load a library, on a busy machine slowly
+settings.load_profile("localeval")
 
 
 @dataclass(frozen=True)

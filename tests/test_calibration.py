@@ -307,18 +307,36 @@ def kept(**more):
     return pd.DataFrame(frame | more)
 
 
+AT = {"text_confidence": 0.55, "word_confidence": 0.55}
+
+
+@pytest.mark.parametrize(
+    ("guard", "words"), [(0.85, "inside it"), (0.7, "below it"), (0.8, "below it"), (0.95, "above it")]
+)
+def test_where_the_guard_lies(guard, words):
+    rows = pd.DataFrame(
+        {"view": ["v"], "against": ["scanned"], "worst_clean": [0.9], "best_other": [0.8], "margin": [0.1]}
+    )
+    assert words in calibration.guard_said(rows, "v", guard) and "no margin" in calibration.guard_said(rows, "w", guard)
+
+
 def test_engines_are_never_pooled():
     both = pd.concat([kept(), kept(engine="rapidocr", word_confidence=[99.0] * 4)]).assign(text_confidence=1.0)
-    rows = calibration.gate_summary(both, 0.8, 0.55).set_index(["engine", "score"])
+    rows = calibration.gate_summary(both, 0.8, AT).set_index(["engine", "score"])
     assert rows["auroc"].tolist() == [0.5, 1.0, 0.5, 0.5]
     assert rows.loc[("tesseract", "word_confidence"), "missed"].startswith("2 of 2 (100%")
     assert set(calibration.gates(both, 0.8)["engine"]) == {"tesseract", "rapidocr"}
-    assert calibration.area_said(rows.reset_index(), "word_confidence").endswith("(rapidocr)")
+    said = calibration.area_said(rows.reset_index())
+    assert "by the engine's own confidence in its words (rapidocr)" in said and said.count("(tesseract)") == 2
+    other = calibration.gate_summary(both, 0.8, AT | {"word_confidence": 0.8}).set_index(["engine", "score"])
+    assert other.loc[("tesseract", "word_confidence"), "missed"].startswith("0 of 2"), (
+        "each score has a threshold of its own"
+    )
 
 
 def test_the_cut_of_a_gate_is_chosen_without_the_document_it_judges():
     frame = kept(text_confidence=1.0)
-    (words,) = calibration.gate_summary(frame, 0.8, 0.55).query("score == 'word_confidence'").to_dict("records")
+    (words,) = calibration.gate_summary(frame, 0.8, AT).query("score == 'word_confidence'").to_dict("records")
     assert words["best_cut"] == pytest.approx(0.91)
     text, words = calibration.gate_left_out(frame, 0.8).to_dict("records")
     assert (words["engine"], words["score"], words["turns"]) == ("tesseract", "word_confidence", 2)
@@ -349,12 +367,12 @@ def test_a_page_without_words_was_not_kept_at_all(tmp_path):
 def test_without_pages_of_known_truth_everything_says_so():
     none = calibration.no_pages()
     assert calibration.gates(none, 0.8).empty and calibration.by_level(none, 0.8).empty
-    summary = calibration.gate_summary(none, 0.8, 0.55)
-    assert calibration.area_said(summary, "text_confidence") == "an unknown size (not run)"
+    summary = calibration.gate_summary(none, 0.8, AT)
+    assert "was not measured here: no pages of known truth" in calibration.area_said(summary)
     levels = calibration.by_level(kept(text_confidence=1.0), 0.8)
-    blind = calibration.blind_spots(levels, calibration.gate_summary(kept(text_confidence=1.0), 0.8, 0.55))
+    blind = calibration.blind_spots(levels, calibration.gate_summary(kept(text_confidence=1.0), 0.8, AT))
     assert blind.startswith(
-        "Text confidence is blind to this damage. Read by tesseract, from clean to heavy the words kept fall"
+        "Confidence in the text does not see what tesseract lost. Read by tesseract, from clean to heavy the words kept fall"
     )
     assert "was not measured" in calibration.blind_spots(calibration.by_level(none, 0.8), summary)
 
@@ -396,7 +414,7 @@ def test_figures_say_their_numbers(twins):
         in drawn.alt
     )
     gates = calibration.gates(kept(text_confidence=1.0), 0.8)
-    drawn = figures.gate_curves(gates, at=0.55, caption="Gates.")
+    drawn = figures.gate_curves(gates, at=AT, caption="Gates.")
     assert (
         "word confidence, pages read by tesseract: at 0.55 100% missed, 0% in vain; best at 0.91 with 0% missed"
         in drawn.alt

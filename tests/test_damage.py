@@ -23,7 +23,7 @@ def a_twin(level, queries, f1=(0.5,), in_text=None, seconds=2.0, engine="hand"):
     evidence = pd.DataFrame(rows, columns=["query_id", "evidence", "doc_id", "page_index", "share", "in_text"])
     evidence["in_text"] = in_text or [True] * len(rows)
     pages = [
-        (engine, level, "a.pdf", n, 1 - f1[n % len(f1)], *[f1[n % len(f1)]] * 3, 80.0, seconds)
+        (engine, level, "a.pdf", n, 1 - f1[n % len(f1)], *[f1[n % len(f1)]] * 3, 80.0, 1.0, seconds)
         for n in range(len(rows))
     ]
     return twins.Twin(
@@ -112,7 +112,8 @@ def test_prices_begin_with_no_ocr_which_is_a_state():
     found = [a_twin("bad", some_queries(2), seconds=2.0)]
     points = damage.responses(damage.doses(scores, found), "rr", RULE, **DRAWS)
     none, bought = damage.prices(points, found).to_dict("records")
-    assert (none["engine"], none["value"], none["state"]) == ("none", 0.0, "no text, nothing to search")
+    assert (none["engine"], none["state"]) == ("none", "no text, nothing to search")
+    assert np.isnan(none["value"]) and none["seconds"] == 0.0, "a state is no zero"
     assert [bought[name] for name in ("seconds", "value", "share", "per_second")] == pytest.approx([2.0, 0.4, 0.5, 0.2])
 
 

@@ -86,7 +86,7 @@ def test_tables_to_read_and_a_sentence():
     assert views.ledger(rows)["headroom"].tolist() == ["0%", "60%"]
     assert depths.line_table([LINE], scores(TABLE), "r", "rr").iloc[0].tolist() == ["c/h", "m", "10, 20", 4]
     table, known = questions()
-    assert "better than the best fixed depth at 1 of 2 costs" in views.adaptive_sentence(
+    assert "above zero at 1 of 2 costs and below at 0" in views.adaptive_sentence(
         depths.adaptive(table, known, COST, {})
     )
     flat = pd.DataFrame({"low": [-0.1], "high": [0.1]})
@@ -169,7 +169,17 @@ def test_the_bound_by_hand_and_a_stop_within_it():
     table, known = questions()
     tried = depths.policies(known, [0, 10, 20], {})
     stops = depths.certified(table, known, COST, tried, 0.05)
-    assert stops["loss"].tolist() == [0.0, 0.0] and (stops["bound"] == 1 / 41).all() and stops.loc[0, "shallow"] == 0
+    same = pd.DataFrame({5: 1.0, 10: 1.0, 20: 1.0}, index=table.index)
+    steps = depths.policies(known, [5, 10, 20], {})
+    flat = depths.certified(same, known, pd.Series({5: 6.0, 10: 11.0, 20: 21.0}), steps, 0.05)
+    assert flat["signal"].tolist() == ["none: a fixed depth"] and flat.loc[0, "deep"] == 5, (
+        "nothing is cheaper than five"
+    )
+    assert (
+        stops["loss"].tolist() == [0.0] * len(stops)
+        and (stops["bound"] == 1 / 41).all()
+        and stops.loc[0, "shallow"] == 0
+    )
     assert stops.loc[0, "skipped"] == pytest.approx(0.5, abs=0.06)
     assert depths.certified(table, known, COST, tried, 0.01).empty, "forty questions cannot certify one in a hundred"
 

@@ -37,7 +37,7 @@ def raw(text, x=50.0, y=100.0, width=100.0, size=10.0, upright=True):
         ("(“lan-\nterns”)", "(“lanterns”)"),
         ("Hafen\u00ad\nmeister", "Hafenmeister"),
         ("Krug\u00addeckel", "Krugdeckel"),
-        ("Hafen\u00ad\n\nmeister", "Hafenmeister"),
+        ("Hafen\u00ad\n\nmeister", "Hafen\n\nmeister"),
         ("כתב\u00ad\nיד", "כתביד"),
     ],
 )

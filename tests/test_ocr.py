@@ -690,3 +690,16 @@ def test_rapidocr_reads_a_page(tmp_path):
     got = engine.recognise(scan.png, scan.dpi, "en")
     engine.close()
     assert [word.text for word in got.words] == list(lines) and got.confidence > 90
+
+
+def test_what_became_of_pages_is_said_and_switched_off_is_not_none_wanted():
+    import pandas as pd
+
+    from localeval.quality import DEFAULTS
+
+    rows = pd.DataFrame({"state": ["replaced", "kept", "kept", "wanted", "timed_out", "no_ink"]})
+    said = ocr.readings_said(rows, pd.DataFrame({"confidence": [0.1, 0.9]}), DEFAULTS, True)
+    assert said.startswith("5 pages wanted OCR: 1 have a better text from it, 2 keep the old one, and 2 were not read")
+    assert "1 more have no text to trust" in said
+    off = ocr.readings_said(rows.head(0), pd.DataFrame({"confidence": [0.1, 0.9, float("nan")]}), DEFAULTS, False)
+    assert off == "OCR was switched off for this study. In 1 pages confidence in the text is below 0.55."

@@ -492,14 +492,16 @@ def gates(kept: pd.DataFrame, needs_f1: float) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else gate([], []).assign(engine="", score="")
 
 
-def gate_summary(kept: pd.DataFrame, needs_f1: float, at: float) -> pd.DataFrame:
-    """A row an engine and score: pages with it, AUROC with interval, and what the gate at `at` misses and reads in vain.
+def gate_summary(kept: pd.DataFrame, needs_f1: float, at: dict[str, float]) -> pd.DataFrame:
+    """A row an engine and score: pages with it, AUROC with interval, and what the gate at its own threshold misses and reads in vain.
+
+    at: the threshold in use of each score, from 0 to 1.
 
     best_cut: the threshold at which both shares add up to least, on these same pages; NaN where one kind is missing.
     """
     rows = []
     for engine, name, values, bad in _scored(kept, needs_f1):
-        area, (one,) = auroc(values, bad), gate(values, bad, [at]).to_dict("records")
+        area, (one,) = auroc(values, bad), gate(values, bad, [at[name]]).to_dict("records")
         shares = [
             said({"share": one[kind]} | {key: one[f"{kind}_{key}"] for key in ("hits", "n", "low", "high")})
             for kind in ("missed", "false")
@@ -580,16 +582,21 @@ def how_left_out(same_name: bool) -> str:
     return "Each file is a document of its own."
 
 
-def area_said(rows: pd.DataFrame, score: str) -> str:
-    """`0.98 [0.85, 1.00]` of one score, with the engine where there are several, or that it was not run."""
-    known = rows[(rows["score"] == score)].dropna(subset=["auroc"])
+def area_said(rows: pd.DataFrame) -> str:
+    """How far each score tells pages that should be read again from others, in a sentence; or that it was not measured."""
+    known = rows.dropna(subset=["auroc"])
     if known.empty:
-        return "an unknown size (not run)"
-    texts = interval(known["auroc"], known["low"], known["high"])
-    several = known["engine"].nunique() > 1
-    return ", ".join(
-        f"{text} ({engine})" if several else text for text, engine in zip(texts, known["engine"], strict=True)
-    )
+        return "Whether a confidence tells pages that should be read again was not measured here: no pages of known truth are named."
+    texts = []
+    for name, what in (
+        ("text_confidence", "confidence in the text"),
+        ("word_confidence", "the engine's own confidence in its words"),
+    ):
+        part = known[known["score"] == name]
+        areas = interval(part["auroc"], part["low"], part["high"], ".3f")
+        texts += [f"{area} by {what} ({engine})" for area, engine in zip(areas, part["engine"], strict=True)]
+    chances = "; ".join(texts)
+    return f"The chance that a page that should be read again scores below one that need not is {chances}. A chance of one half is a coin."
 
 
 def margin_said(rows: pd.DataFrame, view: str) -> str:
@@ -598,13 +605,28 @@ def margin_said(rows: pd.DataFrame, view: str) -> str:
     return "an unknown size (no scan is labelled)" if found.empty else minus(f"{found.item():+.3f}")
 
 
+def guard_said(rows: pd.DataFrame, view: str, guard: float) -> str:
+    """Where the guard on mean quality lies in the margin of one view, in words."""
+    found = rows[(rows["view"] == view) & (rows["against"] == "scanned")]
+    if found.empty:
+        return "has no margin to lie in"
+    (row,) = found.to_dict("records")
+    if row["best_other"] < guard <= row["worst_clean"]:
+        return "lies inside it"
+    return (
+        "lies below it, so that the other guards have to tell them apart"
+        if guard <= row["best_other"]
+        else "lies above it"
+    )
+
+
 def blind_spots(levels: pd.DataFrame, summary: pd.DataFrame) -> str:
     """Where text confidence does not see the damage, in a sentence with its figures."""
     texts = []
     for engine, part in levels.dropna(subset=["text_confidence"]).groupby("engine", sort=False):
         best, worst = part.loc[part["word_f1"].idxmax()], part.loc[part["word_f1"].idxmin()]
         (row,) = summary[(summary["engine"] == engine) & (summary["score"] == "text_confidence")].to_dict("records")
-        blind = "Text confidence is blind to this damage. " if row["low"] <= 0.5 <= row["high"] else ""
+        blind = f"Confidence in the text does not see what {engine} lost. " if row["low"] <= 0.5 <= row["high"] else ""
         texts.append(
             f"{blind}Read by {engine}, from {best['level']} to {worst['level']} the words kept fall from {best['word_f1']:.2f} to "
             f"{worst['word_f1']:.2f} (mean F1), the engine's confidence in its words from {best['word_confidence']:.0f} to "

@@ -72,7 +72,12 @@ def messages(
                 return
             if line is None:
                 raise TimedOut(heard, waited)
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except ValueError:
+                raise Died(heard) from None
+            if not isinstance(message, dict):
+                raise Died(heard)
             if message.get("done"):
                 return
             heard += 1

@@ -101,8 +101,8 @@ CONVERTERS = {
 def checked(names: Sequence[str]) -> list[str]:
     """The names, if each is a converter and none comes twice; else `BadInput` with what there is."""
     for name in names:
-        if name not in CONVERTERS:
-            raise BadInput(f"converters: unknown {name!r}{near(name, CONVERTERS)}; known: {', '.join(CONVERTERS)}")
+        if not isinstance(name, str) or name not in CONVERTERS:
+            raise BadInput(f"converters: unknown {name!r}{near(str(name), CONVERTERS)}; known: {', '.join(CONVERTERS)}")
         if list(names).count(name) > 1:
             raise BadInput(f"converters: {name!r} is named twice")
     return list(names)

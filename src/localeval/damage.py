@@ -246,7 +246,7 @@ def prices(points: pd.DataFrame, twins: Sequence[Twin]) -> pd.DataFrame:
     full = own["system"].map(whole)
     values = {"state": "measured", "seconds": spent, "value": own["mean"], "share": own["mean"] / full.where(full > 0)}
     frame = own[["system", "engine", "level"]].assign(**values, per_second=own["mean"] / spent.where(spent > 0))
-    nothing = ("every system", "none", "every level", "no text, nothing to search", 0.0, 0.0, 0.0, np.nan)
+    nothing = ("every system", "none", "every level", "no text, nothing to search", 0.0, np.nan, np.nan, np.nan)
     return pd.concat([pd.DataFrame([nothing], columns=columns), frame], ignore_index=True)
 
 

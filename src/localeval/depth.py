@@ -211,15 +211,23 @@ def choose(
     return chosen
 
 
+ADAPTIVE = (
+    "budget_ms", "fixed", "adaptive", "delta", "low", "high", "n", "fixed_ms", "adaptive_ms", "candidates", "policies"
+)  # fmt: skip
+
+
 def adaptive(
     table: pd.DataFrame, signals: pd.DataFrame, cost: pd.Series, known_at: dict[str, int], *, seed: int = stats.SEED
 ) -> pd.DataFrame:
-    """A depth per question against the best fixed depth of the same mean cost, one row for each depth's cost.
+    """A depth per question against the best fixed depth of at most the same mean cost, one row for each depth's cost that
+    changes either side.
 
     Questions are divided in two at random; a policy is chosen on each half and used on the other, so that no question is judged
     by a policy that saw it. The fixed depth is the best one within the budget on the same half. Columns: budget_ms, fixed,
     adaptive, delta, low, high, n, fixed_ms, adaptive_ms, candidates (mean), policies (in words).
     """
+    if len(table) < 4:  # two questions to choose on, and two to judge
+        return pd.DataFrame(columns=list(ADAPTIVE))
     order = np.random.default_rng(seed).permutation(len(table))
     halves = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
     tried, rows = policies(signals, list(table.columns), known_at), []
@@ -240,7 +248,16 @@ def adaptive(
                 "adaptive_ms": cost.loc[free].mean(), "candidates": free.mean(), "policies": "; ".join(dict.fromkeys(words)),
             }
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    same = [
+        "fixed",
+        "adaptive",
+        "delta",
+        "low",
+        "high",
+        "fixed_ms",
+        "adaptive_ms",
+    ]  # a larger budget that changed nothing
+    return pd.DataFrame(rows).drop_duplicates(same, ignore_index=True)
 
 
 def risk_bound(losses: Sequence[float]) -> float:
@@ -262,13 +279,22 @@ def certified(
 
     The loss of a question is what its value falls short of that at the deepest depth. Thresholds of one signal and pair of depths are
     tried from the strictest down and end at the first that is not within the bound, so that the bound holds for the one chosen.
+    The cheapest fixed depth within the bound has a row too, and stops that cost as much as it does have none.
+
     Columns: signal, shallow, deep, threshold, loss, bound, skipped (share of candidates), ms; no row where no threshold qualifies.
     """
+    if not 0 <= allowed <= 1:
+        raise BadInput(f"allowed_loss={allowed}: give a number between 0 and 1")
     deepest, rows = max(table.columns), []
     groups: dict[tuple, list[Policy]] = {}
     for policy in policy_of:
         if policy.deep == deepest:
             groups.setdefault((policy.signal, policy.shallow), []).append(policy)
+    fixed = [
+        ("none: a fixed depth", depth, depth, np.nan, lost.mean(), risk_bound(lost), 1 - depth / deepest, cost[depth])
+        for depth in table.columns
+        if risk_bound(lost := np.maximum(0.0, (table[deepest] - table[depth]).to_numpy())) <= allowed
+    ]
     for (signal, shallow), group in groups.items():
         kept = None
         for policy in sorted(group, key=lambda one: -one.threshold):
@@ -289,6 +315,8 @@ def certified(
             )
         rows += [kept] if kept else []
     columns = ["signal", "shallow", "deep", "threshold", "loss", "bound", "skipped", "ms"]
+    cheapest = min(fixed, key=lambda row: row[-1], default=None)
+    rows = [row for row in rows if not cheapest or row[-1] < cheapest[-1]] + ([cheapest] if cheapest else [])
     return pd.DataFrame(rows, columns=columns).sort_values("ms", kind="stable", ignore_index=True)
 
 

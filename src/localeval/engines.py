@@ -54,9 +54,9 @@ def installed(root: Path, names: Sequence[str] = KNOWN) -> tuple[Engine, ...]:
 
     root: the project folder, below which `make ocr` put RapidOCR.
     """
-    unknown = next((name for name in names if name not in KNOWN), None)
-    if unknown is not None:
-        raise BadInput(f"OCR engines: unknown {unknown!r}{near(str(unknown), KNOWN)}; known: {', '.join(KNOWN)}")
+    for name in names:
+        if name not in KNOWN:
+            raise BadInput(f"OCR engines: unknown {name!r}{near(str(name), KNOWN)}; known: {', '.join(KNOWN)}")
     return tuple(Tesseract() if name == "tesseract" else RapidOcr(rapidocr_python(root)) for name in names)
 
 

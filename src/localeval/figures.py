@@ -729,10 +729,10 @@ def margin(documents: pd.DataFrame, *, cut: float, caption: str, alt: str | None
     return Figure(fig, alt=alt, caption=caption)
 
 
-def gate_curves(rows: pd.DataFrame, *, at: float, caption: str, alt: str | None = None) -> Figure:
+def gate_curves(rows: pd.DataFrame, *, at: dict[str, float], caption: str, alt: str | None = None) -> Figure:
     """What a gate misses and what it triggers in vain at every threshold, one panel an engine and score, with bands.
 
-    rows: engine, score, threshold, missed, missed_low, missed_high, false, false_low, false_high. at: the threshold in use.
+    rows: engine, score, threshold, missed, missed_low, missed_high, false, false_low, false_high. at: the threshold in use of each score.
     """
     rows = _rows(rows, "gate_curves", "engine score threshold missed missed_low missed_high false false_low false_high")
     rows = rows.assign(panel=rows["score"].map(heading) + ", pages read by " + rows["engine"].astype(str))
@@ -748,14 +748,15 @@ def gate_curves(rows: pd.DataFrame, *, at: float, caption: str, alt: str | None 
                 )
                 low, high = line[f"{kind}_low"], line[f"{kind}_high"]
                 ax.fill_between(line["threshold"], low, high, step="pre", color=colour, alpha=0.16, linewidth=0)
-            _vertical(ax, at, MUTED, f"{at:.2f}", ha="center")
+            used = at[line["score"].iloc[0]]
+            _vertical(ax, used, MUTED, f"{used:.2f}", ha="center")
             ax.set_title(name, pad=15)
             ax.set(ylim=(-0.03, 1.03), xlim=(0, 1.02), ylabel="share")
             _percent(ax.yaxis)
             ax.grid(axis="y")
         axes[-1, 0].set_xlabel("threshold: pages below it are read again")
         _legend(fig, axes[0, 0])
-    said = "; ".join(_gate_text(name, line, at) for name, line in panels)
+    said = "; ".join(_gate_text(name, line, at[line["score"].iloc[0]]) for name, line in panels)
     return Figure(fig, alt=alt or f"Missed and needless OCR against the threshold. {said}.", caption=caption)
 
 

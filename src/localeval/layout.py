@@ -273,7 +273,8 @@ def _join(a: Raw, b: Raw) -> Raw:
 
 # Words that a line end divides
 
-_SOFT = re.compile("\u00ad+(?:[ \t]*(?:\\n[ \t]*(?=[^\\W\\d_])|\\n\\n[ \t]*(?=[^\\W\\d_])(?![A-ZÀ-ÖØ-Þ])))?")
+# Over one line end only: what begins another block or page may be no part of the word.
+_SOFT = re.compile("\u00ad+(?:[ \t]*\\n[ \t]*(?=[^\\W\\d_]))?")
 _BREAK = re.compile(r"(?<=[^\W_])[-‐](\n\n?[ \t]*)(?=[^\W_])")
 _COMPOUND = r"[^\W_]+(?:['’‐-][^\W_]+)*"
 _WORDS, _LAST, _FIRST = re.compile(_COMPOUND), re.compile(_COMPOUND + "$"), re.compile(_COMPOUND)

@@ -11,9 +11,11 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
@@ -23,7 +25,7 @@ from statistics import median
 from typing import NamedTuple, Protocol
 
 from localeval import quality, scans
-from localeval.corpus import Corpus, Reading
+from localeval.corpus import READING_STATES, Corpus, Reading
 from localeval.layout import Raw, in_reading_order, join_rows, lay_out
 from localeval.records import BadInput
 
@@ -127,7 +129,7 @@ def read_records(path: Path) -> list[Record]:
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         reason = getattr(error, "strerror", "") or error
         raise BadInput(f"{path}: OCR records cannot be read ({reason}); make them again") from None
     return [_record(line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()]
@@ -136,11 +138,30 @@ def read_records(path: Path) -> list[Record]:
 def _record(line: str, place: str) -> Record:
     try:
         row = json.loads(line)
-        words = tuple(Word(*map(float, box), text, int(line)) for line, *box, text in row["words"])
+        words = tuple(Word(*map(_finite, box), _text(text), int(line)) for line, *box, text in row["words"])
         about = [row[key] for key in ("engine", "version", "dpi", "language", "seconds")]
-        return Record(row["document"], int(row["page"]), row["width"], row["height"], Recognised(*about, words))
-    except (ValueError, TypeError, KeyError) as error:
+        _text("".join([row["document"], row["engine"], row["version"], row["language"]]))
+        size = _finite(row["width"]), _finite(row["height"])
+        if not (isinstance(row["page"], int) and row["page"] >= 0 and isinstance(row["dpi"], int)):
+            raise ValueError("page and dpi must be whole numbers, page from 0 on")
+        if not all(0 <= word.confidence <= 100 for word in words) or _finite(row["seconds"]) < 0:
+            raise ValueError("confidence lies between 0 and 100, and seconds are none below 0")
+        return Record(row["document"], row["page"], *size, Recognised(*about, words))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError) as error:
         raise BadInput(f"{place}: not an OCR record ({type(error).__name__}: {error}); make it again") from None
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no number")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    value.encode("utf-8")  # half a surrogate pair is none
+    return value
 
 
 # From words to lines in reading order
@@ -327,7 +348,7 @@ class Reread:
             self.progress(f"{path.name}: OCR of {number} of {len(rest)} pages, {left}")
 
     def _usable(self) -> tuple[list[Engine], str]:
-        answers = [(engine, *engine.available(self.language)) for engine in self.engines]
+        answers = [(engine, *_answer(engine, self.language)) for engine in self.engines]
         missing = "; ".join(why for _, there, why in answers if not there) or "no OCR engine is asked for"
         return [engine for engine, there, _ in answers if there], missing
 
@@ -412,6 +433,28 @@ def readings(corpus: Corpus):
         if reading.state != "native"
     ]
     return pd.DataFrame(rows, columns=list(READING_COLUMNS))
+
+
+def readings_said(rows, pages, limits, asked: bool) -> str:
+    """What became of the pages that wanted another reading, in a sentence. rows: the table of `readings`; pages: the page table."""
+    if not asked:
+        low = int((pages["confidence"] < limits.ocr_confidence).sum())
+        return f"OCR was switched off for this study. In {low:,d} pages confidence in the text is below {limits.ocr_confidence:.2f}."
+    became = rows["state"].value_counts().reindex(list(READING_STATES), fill_value=0)
+    unread = became[["wanted", "failed", "timed_out"]].sum()
+    return (
+        f"{became.sum() - became['no_ink']:,d} pages wanted OCR: {became['replaced']:,d} have a better text from it, "
+        f"{became['kept']:,d} keep the old one, and {unread:,d} were not read, because no engine was there or it broke. "
+        f"{became['no_ink']:,d} more have no text to trust and nothing drawn on them."
+    )
+
+
+def _answer(engine: Engine, language: str) -> tuple[bool, str]:
+    """Whether an engine can be used, and why not; one that breaks when it is asked cannot."""
+    try:
+        return engine.available(language)
+    except (Broke, OSError, ValueError, LookupError) as error:
+        return False, f"{engine.name} does not answer as it should ({' '.join(str(error).split())[:120]})"
 
 
 class Heard(NamedTuple):

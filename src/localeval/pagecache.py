@@ -51,8 +51,9 @@ def read(path: Path) -> Iterator[dict] | None:
     try:
         with gzip.open(path, "rb") as kept:  # reading to the end checks the sum
             *lines, last = kept.read().splitlines()
-        whole = json.loads(last) == {"done": len(lines)} and len(lines) == 1 + json.loads(lines[0])["pages"]
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
+        header = json.loads(lines[0])
+        whole = json.loads(last) == {"done": len(lines)} and len(lines) == 1 + header["pages"] and "repaired" in header
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, IndexError):
         return None
     return (json.loads(line) for line in lines) if whole else None
 

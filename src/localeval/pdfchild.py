@@ -24,6 +24,7 @@ from localeval.layout import arranged, from_wire
 MEMORY_BYTES = 2 << 30
 CPU_SECONDS = 300  # for the whole file: 2,400 pages take about ten
 SHRINK_EVERY = 50  # pages; what the library keeps of fonts and pictures would grow with the file
+LABEL_CHARS = 30
 OCR_FONTS = ("GlyphLessFont", "HiddenHorzOCR")
 IMAGES, LARGE_IMAGE = ("fill-image", "fill-imgmask"), 0.8  # of the page
 
@@ -120,8 +121,10 @@ def _labels(document) -> list:
 def _label(index: int, labels: list) -> str:
     import pymupdf
 
-    label = pymupdf.utils.get_label_pno(index, labels) if labels else ""
-    return clean(label)[0].strip() or str(index + 1)
+    label = clean(pymupdf.utils.get_label_pno(index, labels) if labels else "")[0].strip()
+    return (
+        label if 0 < len(label) <= LABEL_CHARS else str(index + 1)
+    )  # a roman numeral of a thousand million is no label
 
 
 def _page(page, index: int, document, form: str, labels: list) -> dict:

@@ -49,6 +49,16 @@ class Settings:
     encoder: str = "onnx"
     token_vectors: str = "tokens"  # how late interaction stores them: tokens (float16) or tokens8 (int8)
 
+    def __post_init__(self):
+        bounds = {
+            "k1": self.k1 > 0, "b": 0 <= self.b <= 1, "fusion_depth": self.fusion_depth >= 1, "rrf_k": self.rrf_k >= 0,
+            "threads": self.threads >= 1,
+        }  # fmt: skip
+        for name in (name for name, good in bounds.items() if not good):
+            raise BadInput(
+                f"settings: {name}={getattr(self, name)} is out of range (k1 above 0, b from 0 to 1, rrf_k from 0 on, others from 1)"
+            )
+
 
 def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[str], depth: int = 100) -> list[System]:
     """Every chunker with every retriever; dense and hybrid once for each model."""

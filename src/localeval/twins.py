@@ -312,7 +312,8 @@ FIDELITY = (
 def fidelity(source: Corpus, twin: Corpus, records: Iterable[ocr.Record], level: str) -> pd.DataFrame:
     """How much of each page its twin keeps: a row a page, columns FIDELITY. page: index from 0.
 
-    Words are compared in NFKC, split at white space, as multisets: their order does not count. cer: edit distance in
+    Words are compared in NFKC, split at white space, as multisets: their order does not count, and what holds no letter or digit
+    is none. cer: edit distance in
     characters between the words of both, joined by one space, in the order in which each is read, over the characters of
     the source; wrong order counts as error. word_confidence: the engine's own mean, from 0 to 100. NaN without words.
     text_confidence: what `quality.confidence` says of the text alone, from 0 to 1.
@@ -337,7 +338,8 @@ def _page_text(corpus: Corpus, record: ocr.Record) -> str:
 
 
 def _page_words(corpus: Corpus, record: ocr.Record) -> list[str]:
-    return unicodedata.normalize("NFKC", _page_text(corpus, record)).split()
+    words = unicodedata.normalize("NFKC", _page_text(corpus, record)).split()
+    return [word for word in words if any(map(str.isalnum, word))]  # the dots that lead to a page number are no words
 
 
 def _share(part: int, whole: int) -> float:

@@ -350,7 +350,7 @@ def ledger(rows: pd.DataFrame) -> pd.DataFrame:
             "first stage": rows["base"], "reranker": rows["reranker"], "candidates": rows["depth"],
             "gain": interval(rows["gain"], rows["low"], rows["high"], "+.3f"), "n": rows["n"], "oracle": rows["oracle"],
             "headroom": rows["headroom"].map(lambda share: None if pd.isna(share) else minus(f"{share:.0%}")),
-            "rescued": rows["rescued"], "demoted": rows["demoted"], "more ms": rows["more_ms"], "per 100 ms": rows["per_100_ms"],
+            "rescued": rows["rescued"], "demoted": rows["demoted"], "more ms": rows["more_ms"], "per 10 ms": rows["per_100_ms"] / 10,
         }
     )  # fmt: skip
 
@@ -366,8 +366,8 @@ def adaptive(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "within ms": rows["budget_ms"].map("{:.1f}".format),
-            "best fixed": rows["fixed"], "its ms": rows["fixed_ms"].map("{:.1f}".format),
-            "per question": rows["adaptive"], "its ms ": rows["adaptive_ms"].map("{:.1f}".format),
+            "best fixed": rows["fixed"], "fixed ms": rows["fixed_ms"].map("{:.1f}".format),
+            "per question": rows["adaptive"], "per question ms": rows["adaptive_ms"].map("{:.1f}".format),
             "candidates": rows["candidates"].map("{:.0f}".format),
             "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"), "n": rows["n"], "policies": rows["policies"],
         }
@@ -376,11 +376,14 @@ def adaptive(rows: pd.DataFrame) -> pd.DataFrame:
 
 def adaptive_sentence(rows: pd.DataFrame) -> str:
     """What a depth per question gained, in one sentence."""
+    if rows.empty:
+        return "There are too few questions to choose a depth on some and judge it on others."
     better, worse = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
+    tried = "chosen on other questions and compared with the best fixed depth of at most the same cost"
     if not better and not worse:
-        return "A depth chosen for each question is not separated from the best fixed depth of the same cost, whatever the cost."
-    costs = f"at {better} of {len(rows)} costs tried, and worse at {worse}"
-    return f"A depth chosen for each question is better than the best fixed depth {costs}."
+        return f"A depth for each question, {tried}, is not separated from it."
+    counts = f"its interval lies above zero at {better} of {len(rows)} costs and below at {worse}"
+    return f"A depth for each question, {tried}, is exploratory and uncorrected: {counts}."
 
 
 # Damage: a corpus and its twins
@@ -510,8 +513,9 @@ def damage_answer(points: pd.DataFrame, slopes: pd.DataFrame, system: str, metri
         for row in damaged.loc[worst].to_dict("records")
     ]
     return (
-        f"{metric} of {system} falls from {whole['mean']:.2f} on the text as it was typeset to {' and to '.join(parts)}; every "
-        f"ten points of word F1 lost on the pages of its evidence cost a question {span(slope['low'], slope['high'], '.3f')}."
+        f"{metric} of {system} falls from {whole['mean']:.2f} on the text as it was typeset to {' and to '.join(parts)}. Along "
+        f"a straight line, ten points of word F1 that the pages of its evidence lose change a question by "
+        f"{minus(format(slope['slope'], '+.3f'))} ({span(slope['low'], slope['high'], '+.3f')})."
     )
 
 
