@@ -611,13 +611,10 @@ def guard_said(rows: pd.DataFrame, view: str, guard: float) -> str:
     if found.empty:
         return "has no margin to lie in"
     (row,) = found.to_dict("records")
-    if row["best_other"] < guard <= row["worst_clean"]:
+    clean, other = row["its_quality"], row["its_mean_quality"]
+    if other < guard <= clean:
         return "lies inside it"
-    return (
-        "lies below it, so that the other guards have to tell them apart"
-        if guard <= row["best_other"]
-        else "lies above it"
-    )
+    return "lies above it" if guard > clean else "lies below it, so that the other guards have to tell them apart"
 
 
 def blind_spots(levels: pd.DataFrame, summary: pd.DataFrame) -> str:
