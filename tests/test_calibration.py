@@ -314,9 +314,9 @@ AT = {"text_confidence": 0.55, "word_confidence": 0.55}
     ("guard", "words"), [(0.85, "inside it"), (0.7, "below it"), (0.8, "below it"), (0.95, "above it")]
 )
 def test_where_the_guard_lies(guard, words):
-    rows = pd.DataFrame(
-        {"view": ["v"], "against": ["scanned"], "worst_clean": [0.9], "best_other": [0.8], "margin": [0.1]}
-    )
+    labels = ["digital_clean", "mixed_quality"]
+    documents = pd.DataFrame({"view": "v", "doc_id": ["a", "b"], "label": labels, "mean_quality": [0.9, 0.8]})
+    rows = calibration.margins(documents, ["b"])
     assert words in calibration.guard_said(rows, "v", guard) and "no margin" in calibration.guard_said(rows, "w", guard)
 
 
