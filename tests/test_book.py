@@ -231,6 +231,13 @@ def test_parameters_are_literals(tmp_path, line):
     assert "cell 2: line 2: parameters are literals only" in problem
 
 
+def test_parameters_are_not_too_many(tmp_path):
+    many = lambda count: "\n".join(f"p{number} = 1" for number in range(count))
+    assert book.check_source(written(source(parameters=many(20)), tmp_path)) == []
+    (problem,) = book.check_source(written(source(parameters=many(21)), tmp_path))
+    assert "has 21 parameters; at most 20" in problem
+
+
 def test_a_source_notebook_has_one_parameters_cell_and_no_outputs(tmp_path):
     notebook = source()
     notebook.cells[1].metadata.tags = []

@@ -10,7 +10,7 @@ import pytest
 
 from localeval import build, damage, figures, sweep, tables, twins, views
 from localeval.corpus import Corpus
-from localeval.records import Evidence, Graded, Query, Span, System
+from localeval.records import BadInput, Evidence, Graded, Query, Span, System
 from test_twins import SENTENCES, one_page, typeset
 
 DRAWS = {"seed": 7, "n_resamples": 200}
@@ -235,3 +235,12 @@ def test_documents_without_twins_get_their_classes_and_the_word_that_it_is_not_c
     folder = project / "runs/toy/base/45_damage"
     assert tables.read_csv(folder / "metrics.csv")["base"].unique().tolist() == ["sentence/bm25"]
     assert tables.read_csv(folder / "waterfall.csv")["engine"].unique().tolist() == ["source"]
+
+
+def test_systems_are_shown_again_with_a_reranker_by_name():
+    grid = sweep.grid(["sentence"], ["bm25", "hybrid"], ["minilm"])
+    systems = damage.with_reranked(grid, "maxsim", {"sentence/hybrid:minilm": 40})
+    assert [one.name for one in systems][-1] == "sentence/hybrid:minilm+maxsim@40" and systems[:-1] == grid
+    assert damage.with_reranked(grid, "maxsim", {}) == grid
+    with pytest.raises(BadInput, match="'sentence/hybrd:minilm' is no system of this run .did you mean"):
+        damage.with_reranked(grid, "maxsim", {"sentence/hybrd:minilm": 40})

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from localeval.records import BadInput, near
 
-MAX_CELL_LINES = 15
+MAX_CELL_LINES, MAX_PARAMETERS = 15, 20
 
 
 # Building
@@ -436,6 +436,8 @@ def _source_problems(cell: dict) -> Iterator[str]:
         return
     if "parameters" in _tags(cell):
         yield from _parameter_problems(tree)
+        if len(tree.body) > MAX_PARAMETERS:
+            yield f"has {len(tree.body)} parameters; at most {MAX_PARAMETERS}"
         return
     lines = len(cell["source"].strip().splitlines())
     if lines > MAX_CELL_LINES:

@@ -16,13 +16,26 @@ import pandas as pd
 from localeval import grading, metrics, quality, stats, sweep
 from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Signals
-from localeval.records import Graded, Query, ScoringRule, System
+from localeval.records import BadInput, Graded, Query, ScoringRule, System, near
 from localeval.twins import Twin
 from localeval.vectors import VectorCache
 
 SOURCE = "source"  # the engine and the level of what is not damaged
 SEVERAL = "several"  # the class of a question whose pieces of evidence are of different classes
 STAGES = ("in the text", "in one chunk", "in the candidates", "in the top")
+
+
+def with_reranked(systems: Sequence[System], reranker: str, depths: dict[str, int]) -> list[System]:
+    """The systems, and behind them those named in `depths` again, with the reranker at that depth. Raises `BadInput` for a name that is
+    no system."""
+    by_name = {system.name: system for system in systems}
+    for name in depths:
+        if name not in by_name:
+            raise BadInput(
+                f"reranked: {name!r} is no system of this run{near(name, by_name)}; it has {', '.join(by_name)}"
+            )
+    again = [sweep.with_rerankers([by_name[name]], [reranker], [depth])[-1] for name, depth in depths.items()]
+    return [*systems, *again]
 
 
 @dataclass(frozen=True)
