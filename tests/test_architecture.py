@@ -49,7 +49,8 @@ ALLOWED = {
     "metrics": set(),
     "trec": {"metrics"},
     "stats": set(),
-    "decisions": set(),
+    "certainty": {"chunking", "corpus", "grading", "retrieval", "tokens"},
+    "abstention": {"stats"},
     "tables": {"corpus", "gold", "provenance"},
     "sweep": {
         "chunking",
