@@ -35,6 +35,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "45_damage",
         "50_statistics",
         "60_abstention",
+        "65_groundedness",
     ]
     for path in NOTEBOOKS:
         source = build.read_source(PROJECT, path.stem)

@@ -2,7 +2,8 @@
 
 Read the modules in this order: records, provenance, corpus, layout, child, pdfchild, pagecache, pdf, scans, quality, ocr,
 rapid, engines, converters, calibration, tokens, chunking, embedding, onnxmodel, packaged, vectors, retrieval, lexical,
-learned, rerank, gold, drafting, grading, metrics, trec, stats, certainty, abstention, depth, tables, sweep, twins, damage, figures,
+learned, rerank, gold, drafting, grading, metrics, trec, stats, certainty, abstention, replies, endpoint, gguf,
+answering, groundedness, handcheck, depth, tables, sweep, twins, damage, generation, figures,
 report, views, build, book, commands, cli.
 """
 
