@@ -239,6 +239,7 @@ def _rogan_gladen(
 
 def _inverted(cells: Sequence[tuple], shown: np.ndarray) -> np.ndarray:
     """Rogan and Gladen's estimate. cells: (does the judge say wanted, answers, the share a person calls wanted)."""
+    cells = [(yes, size, np.asarray(share, dtype=float)) for yes, size, share in cells]
     true, false = (sum(size * part(share) for _, size, share in cells) for part in (lambda x: x, lambda x: 1 - x))
     with np.errstate(divide="ignore", invalid="ignore"):
         sensitivity = sum(size * share for yes, size, share in cells if yes) / true
