@@ -49,6 +49,10 @@ ALLOWED = {
     "metrics": set(),
     "trec": {"metrics"},
     "stats": set(),
+    "clusters": {"stats"},
+    "equivalence": {"stats"},
+    "ranking": {"stats"},
+    "recommend": {"equivalence", "ranking", "stats"},
     "decisions": set(),
     "tables": {"corpus", "gold", "provenance"},
     "sweep": {
