@@ -31,6 +31,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "20_gold",
         "30_sweep",
         "40_rerank",
+        "41_price",
         "42_depth",
         "45_damage",
         "50_statistics",

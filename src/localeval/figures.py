@@ -864,3 +864,37 @@ def evidence_waterfall(rows: pd.DataFrame, *, caption: str, alt: str | None = No
     texts = [", ".join(f"{share:.1%} {name}" for name, share in row.items()) for row in shares.to_dict("records")]
     said = _listing(labels, texts, shares.iloc[:, 0])
     return Figure(fig, alt=alt or f"How far the pieces of evidence come. {said}.", caption=caption)
+
+
+def amortised(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Seconds a question against how many questions are asked, both logarithmic: what is done once is shared by them all.
+
+    rows: system, questions, seconds. kind: a column; lines of any kind but the first row's are dashed.
+    """
+    rows = _rows(rows, "amortised", "questions seconds")
+    lines = _lines(rows, "amortised", "questions")
+    if (rows[["questions", "seconds"]] <= 0).any(axis=None):
+        raise BadInput("amortised: needs questions and seconds above 0")
+    kind = rows["kind"].iloc[0] if "kind" in rows else None
+    with theme():
+        fig, ax = _canvas(4.4)
+        for number, ((name, line), colour) in enumerate(zip(lines, COLOURS * 2, strict=False)):
+            dashed = kind is not None and line["kind"].iloc[0] != kind
+            marker = (MARKERS * 2)[number]
+            style = {"color": colour, "linestyle": "--" if dashed else "-", "marker": marker, "markeredgecolor": PAPER}
+            ax.plot(line["questions"], line["seconds"], label=name, markevery=(3 * number % 10, 10), **style)
+        ax.set(xscale="log", yscale="log", xlabel="questions asked", ylabel="seconds a question, embedding shared")
+        _thousands(ax.xaxis)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.grid(True)
+        if len(lines) > 1:
+            _legend(fig, ax)
+    said = "; ".join(f"{name} {_ends(line)}" for name, line in lines)
+    return Figure(fig, alt=alt or f"Seconds a question against questions asked. {said}.", caption=caption)
+
+
+def _ends(line: pd.DataFrame) -> str:
+    first, last = line.iloc[0], line.iloc[-1]
+    return (
+        f"{first['seconds']:.3g} s at {first['questions']:,.0f} and {last['seconds']:.3g} s at {last['questions']:,.0f}"
+    )

@@ -550,3 +550,55 @@ def publish_damage(
         publish(f"slope__{slug(row['system'])}__interval", span(row["low"], row["high"], "+.3f"))
     for row in prices[prices["system"] == system].dropna().to_dict("records"):
         publish(f"share__{slug(row['engine'], row['level'])}", row["share"])
+
+
+# Prices of reranking
+
+
+def unread(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `sweep.unread` to read."""
+    names = {
+        "first_stage": "first stage",
+        "depth": "candidates",
+        "reads_tokens": "reads tokens",
+        "passages_cut": "passages cut",
+    }
+    return rows.rename(columns=names | {"pairs_cut": "pairs cut"})
+
+
+def ways(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `pricing.compare_ways` to read; the first row is what the others are compared with."""
+    apart = interval(rows["delta"], rows["low"], rows["high"], "+.4f") + rows["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
+    compared, ran = rows["n"].notna(), rows["status"] == "ok"
+    return pd.DataFrame(
+        {
+            "reranker": rows["reranker"], "state": rows["status"],
+            "bytes a chunk": rows["bytes_a_chunk"].map("{:,.0f}".format).where(rows["bytes_a_chunk"].notna()),
+            "top ten in common": rows["overlap"], "score apart": rows["score_apart"],
+            "difference": apart.where(compared, ran.map({True: "reference", False: None})), "n": rows["n"].astype("Int64"),
+            "rerank ms": rows["mean_ms"], "P95": rows["p95_ms"], "samples": rows["asked"].astype("Int64"),
+        }
+    )  # fmt: skip
+
+
+def preview(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `preview.measure` to read, with the plain call's time as a multiple of each."""
+    plain = rows.groupby("shape", sort=False)["mean_ms"].transform("first")
+    spread = rows["fastest_ms"].map("{:,.0f}".format) + " to " + rows["slowest_ms"].map("{:,.0f}".format)
+    return rows[["shape", "run by", "candidates"]].assign(
+        ms=rows["mean_ms"], range_ms=spread, ms_a_candidate=rows["per_candidate_ms"], times_faster=plain / rows["mean_ms"],
+        questions=rows["questions"], weights=rows["weights"],
+    ).rename(columns=lambda name: name.replace("_", " "))  # fmt: skip
+
+
+def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
+    """What a cross-encoder would cost here, in one sentence."""
+    if rows.empty:
+        return f"No shape was previewed{f': {reason}' if reason else ''}."
+    parts = []
+    for shape, part in rows.groupby("shape", sort=False):
+        best, plain = part.loc[part["mean_ms"].idxmin()], part["mean_ms"].iloc[0]
+        parts.append(f"{shape} takes {plain:,.0f} ms in a plain call and {best['mean_ms']:,.0f} ms by {best['run by']}")
+    return f"For {rows['candidates'].iloc[0]:.0f} candidates of a question, a cross-encoder of the shape {'; '.join(parts)} (cost only)."
