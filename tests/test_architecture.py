@@ -75,7 +75,7 @@ ALLOWED = {
     "figures": set(),
     "report": {"figures"},
     "calibration": {"corpus", "figures", "quality", "stats"},
-    "views": {"figures", "metrics", "report", "stats"},
+    "views": {"clusters", "figures", "metrics", "recommend", "report", "stats"},
     "depth": {"metrics", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
