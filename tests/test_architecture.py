@@ -81,7 +81,7 @@ ALLOWED = {
     "figures": set(),
     "report": {"figures"},
     "calibration": {"corpus", "figures", "quality", "stats"},
-    "views": {"figures", "metrics", "report", "stats"},
+    "views": {"clusters", "figures", "metrics", "recommend", "report", "stats"},
     "depth": {"metrics", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
     "sequential": set(),

@@ -8,7 +8,7 @@ from itertools import product
 
 import pandas as pd
 
-from localeval import figures, stats
+from localeval import clusters, figures, recommend, stats
 from localeval.figures import interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
@@ -242,12 +242,17 @@ def differences(
     return frame.rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
 
 
-def forest(comparisons: pd.DataFrame, *, caption: str):
-    """A forest plot of the comparisons that ran; a sentence in an empty table where none did."""
+def forest(comparisons: pd.DataFrame, *, caption: str, documents: pd.DataFrame | None = None):
+    """A forest plot of the comparisons that ran; a sentence in an empty table where none did.
+
+    documents: the same comparisons of `clusters.compare_designated`, whose intervals are drawn below.
+    """
     rows = deltas(comparisons)
     if rows.empty:
         return table(rows, "No designated comparison has figures: none was named, or none ran.")
-    return figures.forest(rows, metric="difference", reference=0.0, caption=caption)
+    if documents is not None and len(documents) == len(rows):
+        rows = rows.assign(wide_low=documents["low"].to_numpy(), wide_high=documents["high"].to_numpy())
+    return figures.paired_forest(rows, label="difference", caption=caption)
 
 
 def p_text(p: float) -> str | None:
@@ -259,16 +264,14 @@ def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Comparisons as rows of a forest plot; those that did not run have no row."""
     rows = [
         (
-            f"{number}. {row['candidate']}\n− {row['baseline']}\n{row['metric']}, {row['rule']}, {row['origin']}",
-            row["delta"],
-            row["low"],
-            row["high"],
-            row["n"],
+            f"{number}. {row['candidate']} − {row['baseline']}",
+            f"{row['metric']}, {row['rule']}, {row['origin']}",
+            *(row[name] for name in ("delta", "low", "high", "n")),
         )
         for number, row in enumerate(comparisons.to_dict("records"), 1)
         if row["n"] > 0
     ]
-    return pd.DataFrame(rows, columns=["system", "mean", "low", "high", "n"])
+    return pd.DataFrame(rows, columns=["name", "about", "mean", "low", "high", "n"])
 
 
 def present(wanted: Sequence[str], summary: pd.DataFrame) -> list[str]:
@@ -602,3 +605,165 @@ def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
         best, plain = part.loc[part["mean_ms"].idxmin()], part["mean_ms"].iloc[0]
         parts.append(f"{shape} takes {plain:,.0f} ms in a plain call and {best['mean_ms']:,.0f} ms by {best['run by']}")
     return f"For {rows['candidates'].iloc[0]:.0f} candidates of a question, a cross-encoder of the shape {'; '.join(parts)} (cost only)."
+
+
+# Statistics: tests, documents, margins, slices, ranks, a recommendation
+
+
+def named_pair(rows: pd.DataFrame) -> pd.DataFrame:
+    """What every table of comparisons begins with: candidate − baseline, measure, questions."""
+    return pd.DataFrame(
+        {
+            "candidate − baseline": rows["candidate"] + " − " + rows["baseline"],
+            "measure": rows["metric"] + ", " + rows["rule"],
+            "questions": rows["origin"],
+        }
+    )
+
+
+def side_by_side(comparisons: pd.DataFrame, effect: float) -> pd.DataFrame:
+    """The tests of every comparison that ran beside each other, and the questions it would take to show `effect`."""
+    ran = comparisons[comparisons["n"] > 0]
+    sd = ran["mde"] * ran["n"] ** 0.5 / 2.8
+    needed = pd.array([stats.questions_needed(one, effect) for one in sd], dtype="Int64")
+    return named_pair(ran).assign(
+        n=ran["n"], differ=ran["differ"].astype("Int64"), test=ran["test"], p=ran["p_value"].map(p_text), t=ran["p_t"].map(p_text),
+        agree=ran["tests_disagree"].map({True: "NO", False: "yes"}), MDE=ran["mde"], needed=needed,
+    ).rename(columns={"t": "p (t)", "needed": "questions needed"})  # fmt: skip
+
+
+def agreement(comparisons: pd.DataFrame) -> str:
+    """In how many comparisons t and permutation test say different things."""
+    ran = comparisons[comparisons["n"] > 0]
+    apart = int(ran["tests_disagree"].sum())
+    if not len(ran):
+        return "There is no test to compare."
+    if not apart:
+        return "Student's t and the permutation test agree on which side of the level each comparison falls."
+    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test fall on different sides of the level: too close to call."
+
+
+def clustered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `clusters.compare_designated` to read."""
+    return named_pair(rows).assign(
+        difference=interval(rows["delta"], rows["low"], rows["high"], "+.3f"), p=rows["p_value"].map(p_text), n=rows["n"],
+        documents=rows["clusters"], design=rows["design_effect"], effective=rows["n_effective"], advice=rows["advice"],
+    ).rename(columns={"design": "design effect", "effective": "effective n", "advice": "what would help"})  # fmt: skip
+
+
+def clustered_sentence(rows: pd.DataFrame, across: int) -> str:
+    """How far documents change the picture, in words."""
+    known = rows.dropna(subset=["design_effect"])
+    if known.empty:
+        return "There are too few documents, or no comparison that varies, to say what shared documents cost."
+    effects, fewest = known["design_effect"], int(known["clusters"].min())
+    flips = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
+    said = f"The design effect lies between {effects.min():.2f} and {effects.max():.2f}; with documents resampled {flips} of {len(known)} "
+    said += f"intervals hold zero. {across} questions have evidence in several documents."
+    if fewest < clusters.FEW_CLUSTERS:
+        said += f" {fewest} documents are few: such intervals tend to be too narrow, and the design effect itself is uncertain."
+    return said
+
+
+def claims(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `equivalence.claims` to read; one that did not run says why."""
+    words = rows["verdict"].where(rows["verdict"] != "not_run", "not run: " + rows["reason"].fillna(""))
+    frame = pd.DataFrame(
+        {
+            "claimed": rows["candidate"] + " is as good as " + rows["baseline"],
+            "measure": rows["metric"] + ", " + rows["rule"], "questions": rows["origin"],
+            "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "margin": rows["margin"], "n": rows["n"],
+            "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
+            "questions needed": rows["needed"].astype("Int64"),
+        }
+    )  # fmt: skip
+    return frame
+
+
+def slices(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `stats.slices` to read."""
+    return pd.DataFrame(
+        {
+            "cut": rows["cut"], "slice": rows["slice"], "verdict": rows["verdict"],
+            "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"), "n": rows["n"],
+            "p": rows["p_value"].map(p_text), "p (BH)": rows["p_adjusted"].map(p_text),
+        }
+    )  # fmt: skip
+
+
+def leaderboard(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `ranking.ranks` to read: ranges as "1 to 4"."""
+    ends = {"ranks": ("rank_low", "rank_high"), "resampled": ("band_low", "band_high")}
+    texts = {name: rows[low].astype(str) + " to " + rows[high].astype(str) for name, (low, high) in ends.items()}
+    return pd.DataFrame(
+        {
+            "system": rows["system"], "mean": interval(rows["mean"], rows["low"], rows["high"]), "ranks not ruled out": texts["ranks"],
+            "tie group": rows["group"], "ranks in 95 % of resamples": texts["resampled"], "first in": rows["p_first"].map("{:.0%}".format),
+        }
+    )  # fmt: skip
+
+
+def optimism_sentence(found, metric: str) -> str:
+    """What the best reported, and what to expect of it."""
+    if found.systems < 2:
+        return "There is one system, so nothing was chosen and no luck is in its mean."
+    return (
+        f"The best of {found.systems} systems, {found.system}, reported {found.reported:.3f} {metric}; after taking away what choosing the "
+        f"best of them gained on these {found.n} questions, expect {found.expected:.3f}."
+    )
+
+
+def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
+    """What the system chosen on one part of the questions is worth on the other."""
+    if rows.empty:
+        return f"The gold set has no two parts of at least {few} scored questions each, so nothing could be held out."
+    dev, other = rows.to_dict("records")
+    return (
+        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there and "
+        f"{interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
+        "questions, so their means differ by more than luck in choosing."
+    )
+
+
+def considered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of a recommendation to read, cheapest first."""
+    return pd.DataFrame(
+        {
+            "system": rows["system"], "verdict": rows["verdict"], "P95 ms": rows["p95_ms"].map("{:.1f}".format), "mean": rows["mean"],
+            "minus best [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "p as good (Holm)": rows["p_as_good"].map(p_text),
+            "questions needed": rows["needed"].astype("Int64"),
+        }
+    )  # fmt: skip
+
+
+def board(panel, price: pd.DataFrame) -> pd.DataFrame:
+    """What a leaderboard is made of, in counts."""
+    timed = int(price["system"].isin(panel.systems).sum())
+    counts = {
+        "systems": len(panel.systems),
+        "with a latency": timed,
+        "questions": len(panel.query_ids),
+        "left out": panel.left_out,
+    }
+    return pd.DataFrame({"what": list(counts), "count": list(counts.values())})
+
+
+def first_sentence(rows: pd.DataFrame) -> str:
+    """How many systems may be first, and how far the tests part the table."""
+    first = int((rows["rank_low"] == 1).sum())
+    if len(rows) < 2:
+        return "There is one system, so there is nothing to part."
+    groups = int(rows["group"].max())
+    parted = f"They fall into {groups} tie groups." if groups > 1 else "They are one tie group."
+    return f"For {first} of {len(rows)} systems the first rank is not ruled out. {parted}"
+
+
+def tied(panel, price: pd.DataFrame, **draws) -> tuple[str, int]:
+    """The pick of `recommend.cheapest_tied` and how many it calls tied; "none" where no latency was measured."""
+    rows = recommend.against_best(panel, price, **draws)
+    if rows.empty:
+        return "none, since no latency was measured", 0
+    pick, names = recommend.cheapest_tied(rows)
+    return pick, len(names)
