@@ -1,9 +1,9 @@
 """Evaluate retrieval over your own documents: honestly, offline, on your own machine.
 
 Read the modules in this order: records, provenance, corpus, layout, child, pdfchild, pagecache, pdf, scans, quality, ocr,
-rapid, engines, converters, calibration, tokens, chunking, embedding, onnxmodel, packaged, vectors, retrieval, lexical,
-learned, rerank, gold, drafting, grading, metrics, trec, stats, decisions, depth, tables, sweep, twins, damage, figures,
-report, views, build, book, commands, cli.
+rapid, engines, converters, calibration, tokens, chunking, embedding, vectors, onnxmodel, packaged, retrieval, approximate,
+lexical, learned, rerank, gold, drafting, grading, metrics, trec, stats, decisions, depth, tables, sweep, twins, damage,
+figures, report, views, build, book, commands, cli.
 """
 
 import os
