@@ -4,8 +4,8 @@ Groups of modules, in the order to read them; what a group may import is in `tes
 
 base        records, provenance, tokens, child
 reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid, engines, converters, calibration
-engines     chunking, embedding, onnxmodel, packaged, vectors, retrieval, lexical, learned, rerank, crossencoder,
-            preview, pointwise
+engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
+            crossencoder, preview, pointwise
 labels      gold, drafting, grading, metrics, trec
 tables      tables, sweep, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential

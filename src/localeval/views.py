@@ -172,13 +172,14 @@ def depth_under_rules(
 
 
 def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.DataFrame:
-    """Mean of one metric by category of question: a row a category with its n, a column a system."""
+    """Mean of one metric by category of question: a row a system, a column a category with its n."""
     categories = {query.query_id: query.category or "(none)" for query in queries}
     part = scores[(scores["metric"] == metric) & (scores["rule"] == rule)]
     part = part.assign(category=part["query_id"].map(categories))
-    means = part.pivot_table(index="category", columns="system", values="value", sort=False)
-    counts = part.groupby("category")["query_id"].nunique().rename("n")
-    return counts.to_frame().join(means[list(dict.fromkeys(part["system"]))]).reset_index()
+    means = part.pivot_table(index="system", columns="category", values="value", sort=False)
+    counts = part.groupby("category")["query_id"].nunique()
+    means = means.reindex(index=dict.fromkeys(part["system"]), columns=dict.fromkeys(part["category"]))
+    return means.rename(columns=lambda name: f"{name} (n = {counts[name]})").rename_axis(columns=None).reset_index()
 
 
 def by_question(
@@ -767,3 +768,57 @@ def tied(panel, price: pd.DataFrame, **draws) -> tuple[str, int]:
         return "none, since no latency was measured", 0
     pick, names = recommend.cheapest_tied(rows)
     return pick, len(names)
+
+
+def by_chunker(
+    summary: pd.DataFrame, characters: pd.DataFrame, lost: pd.DataFrame, runs: pd.DataFrame, rule: str, metric: str
+) -> pd.DataFrame:
+    """Every engine with each chunker below one another: evidence that no chunk holds, the shares in characters, one metric.
+
+    summary, characters: `stats.summary` under rules and in characters. lost: `grading.evidence_lost`.
+    """
+    names = list(dict.fromkeys(characters["metric"]))
+    rows = wide(characters, "characters", names).drop(columns="unreachable")
+    rows = rows.merge(wide(summary, rule, [metric])[["system", metric]], on="system", how="left")
+    rows = rows.merge(runs[["system", "chunker", "retriever", "model", "chunks"]], on="system").merge(
+        lost, on="chunker"
+    )
+    rows["evidence in no chunk"] = [f"{one} of {all_}" for one, all_ in zip(rows["lost"], rows["pieces"], strict=True)]
+    rows = rows.sort_values(["retriever", "model"], kind="stable", key=lambda column: column.map(_first(column)))
+    return rows[["system", "chunks", "evidence in no chunk", *names, metric, "n"]].astype({"chunks": "Int64"})
+
+
+def _first(column: pd.Series) -> dict:
+    """Place of each value's first occurrence."""
+    return {value: place for place, value in enumerate(dict.fromkeys(column))}
+
+
+def approximations(recalls: pd.DataFrame, prices: pd.DataFrame) -> pd.DataFrame:
+    """What `sweep.approximation` measured: a row a graph, recall with intervals beside what it costs and saves."""
+    names = list(dict.fromkeys(recalls["metric"]))
+    rows = wide(stats.summary(recalls), "exact", names).drop(columns="unreachable")
+    rows = rows.merge(prices, on="system").rename(columns={"n": "questions"})
+    return rows[["system", "chunks", *names, "questions", "build_seconds", "approximate_ms", "exact_ms"]]
+
+
+EMBEDDING = dict.fromkeys(("embedding s", "embedding s in full"), ".1f")
+
+
+def precisions(
+    pairs: list[tuple[str, str]], shared: pd.DataFrame, scores: pd.DataFrame, runs: pd.DataFrame, rule: str, metric: str, origin: str
+) -> pd.DataFrame:  # fmt: skip
+    """Systems in lower precision beside those in full: hits they share, what the metric loses (paired), seconds of the vectors.
+
+    pairs: (full, low) by name. shared: `sweep.overlaps`. scores: `scores.csv`.
+    """
+    names = dict.fromkeys(shared["metric"])
+    hits = wide(stats.summary(shared), "hits", list(names)).set_index("system")
+    compared = stats.compare_designated(scores, [(metric, rule, *pair) for pair in pairs], origin)
+    seconds, rows = runs.set_index("system")["vector_seconds"] if len(pairs) else {}, []
+    for (full, low), row in zip(pairs, compared.to_dict("records"), strict=True):
+        rows.append({
+            "system": low, "beside": full, **{name: hits[name].get(low) for name in names},
+            f"{metric} lost or gained": interval(row["delta"], row["low"], row["high"], "+.3f"), "n": row["n"],
+            "embedding s": seconds[low], "embedding s in full": seconds[full],
+        })  # fmt: skip
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *EMBEDDING])
