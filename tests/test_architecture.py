@@ -49,6 +49,7 @@ ALLOWED = {
     "metrics": set(),
     "trec": {"metrics"},
     "stats": set(),
+    "simulation": {"stats"},
     "decisions": set(),
     "tables": {"corpus", "gold", "provenance"},
     "sweep": {
