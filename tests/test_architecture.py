@@ -50,6 +50,7 @@ ALLOWED = {
     "trec": {"metrics"},
     "stats": set(),
     "simulation": {"stats"},
+    "published": {"simulation", "stats"},
     "decisions": set(),
     "tables": {"corpus", "gold", "provenance"},
     "sweep": {

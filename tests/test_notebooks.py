@@ -35,6 +35,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "45_damage",
         "50_statistics",
         "52_simulation",
+        "54_published",
         "60_groundedness",
     ]
     for path in NOTEBOOKS:

@@ -1,9 +1,9 @@
 """Evaluate retrieval over your own documents: honestly, offline, on your own machine.
 
-Read the modules in this order: records, provenance, corpus, layout, child, pdfchild, pagecache, pdf, scans, quality, ocr,
-rapid, engines, converters, calibration, tokens, chunking, embedding, onnxmodel, packaged, vectors, retrieval, lexical,
-learned, rerank, gold, drafting, grading, metrics, trec, stats, simulation, decisions, depth, tables, sweep, twins, damage, figures,
-report, views, build, book, commands, cli.
+Read the modules in this order: records, provenance, corpus, layout, child, pdfchild, pagecache, pdf, scans, quality,
+ocr, rapid, engines, converters, calibration, tokens, chunking, embedding, onnxmodel, packaged, vectors, retrieval,
+lexical, learned, rerank, gold, drafting, grading, metrics, trec, stats, simulation, published, decisions, depth,
+tables, sweep, twins, damage, figures, report, planning, views, build, book, commands, cli.
 """
 
 import os
