@@ -57,6 +57,8 @@ ALLOWED = {
     "equivalence": {"stats"},
     "ranking": {"stats"},
     "recommend": {"equivalence", "ranking", "stats"},
+    "simulation": {"stats"},
+    "published": {"simulation", "stats"},
     "decisions": set(),
     "tables": {"corpus", "gold", "provenance"},
     "sweep": {

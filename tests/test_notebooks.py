@@ -36,6 +36,8 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "45_damage",
         "50_statistics",
         "52_ranking",
+        "52_simulation",
+        "54_published",
         "60_groundedness",
     ]
     for path in NOTEBOOKS:

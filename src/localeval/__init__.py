@@ -8,7 +8,7 @@ engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retr
             crossencoder, preview, pointwise
 labels      gold, drafting, grading, metrics, trec
 tables      tables, sweep, twins, damage, depth, pricing
-statistics  stats, clusters, equivalence, ranking, recommend, sequential
+statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published
 answers     decisions
 gates       gate, baseline, gatereport, leaderboard
 report      figures, report, views, build, book, commands, cli

@@ -989,3 +989,34 @@ def rank_ranges(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> 
     ]
     said = _listing(rows["system"], texts, -rows["rank"])
     return Figure(fig, alt=alt or f"Ranks with their ranges. {said}.", caption=caption)
+
+
+# Simulation: what the tests find
+
+
+def power_curve(
+    rows: pd.DataFrame, *, mde: float, caption: str, alpha: float = 0.05, promised: float = 0.8, alt: str | None = None
+) -> Figure:
+    """How often a true difference is found, against its size, a line a test with its Monte-Carlo band.
+
+    rows: system (the test), effect, rate, low, high. mde: where to draw the minimum detectable effect; alpha, promised: the level of the
+    test, and the power that the minimum detectable effect promises, as horizontal lines.
+    """
+    rows = _rows(rows, "power_curve", "system effect rate low high")
+    lines = _lines(rows, "power_curve", "effect")
+    with theme():
+        fig, ax = _canvas(3.6)
+        for (name, line), colour, marker in zip(lines, COLOURS, MARKERS, strict=False):
+            ax.plot(line["effect"], line["rate"], color=colour, marker=marker, markeredgecolor=PAPER, label=name)
+            _band(ax, line, "effect", "low", "high", colour)
+        for height in (alpha, promised):
+            ax.axhline(height, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+        _vertical(ax, mde, MUTED, f"MDE {mde:.3f}", ha="center")
+        ax.set(xlabel="true difference", ylabel="share of samples in which it is found", ylim=(0, 1.02))
+        _percent(ax.yaxis)
+        ax.grid(True)
+        _legend(fig, ax)
+    said = interval(rows["rate"], rows["low"], rows["high"])
+    names = rows["system"] + rows["effect"].map(" at {:.3f}".format)
+    start = f"Power against the true difference; minimum detectable effect {mde:.3f}. "
+    return Figure(fig, alt=alt or f"{start}{_listing(names, said, rows['rate'])}.", caption=caption)

@@ -822,3 +822,62 @@ def precisions(
             "embedding s": seconds[low], "embedding s in full": seconds[full],
         })  # fmt: skip
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *EMBEDDING])
+
+
+# Simulation
+
+
+def rates(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Simulated rates as "4.9% [4.4%, 5.5%]" with their Monte-Carlo error, and where several comparisons are one, the range over them."""
+    frame = rows[list(names)].copy()
+    frame["rate"] = interval(rows["rate"], rows["low"], rows["high"], ".1%")
+    if "lowest" in rows:
+        ends = zip(rows["lowest"], rows["highest"], strict=True)
+        frame["of single ones"] = [span(low, high, ".1%", "not defined") for low, high in ends]
+        frame["comparisons"] = rows["comparisons"]
+    return frame.assign(simulations=rows["simulations"])
+
+
+def power_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """`simulation.power_at_mde`: a row a comparison, its MDE, and how often the permutation test finds it in each of the two ways."""
+    own = rows[rows["test"] == "sign-flip permutation"]
+    cells = own.assign(text=interval(own["rate"], own["low"], own["high"], ".0%"))
+    wide = cells.pivot(index="name", columns="way", values="text")
+    wide = wide.reindex(index=dict.fromkeys(own["name"]), columns=["shifted", "signs by coin"])
+    first = own.drop_duplicates("name").set_index("name")[["n", "mde"]]
+    return first.join(wide).rename_axis(columns=None, index="comparison").reset_index()
+
+
+def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: int) -> str:
+    """What the simulations found, in a few sentences; that there was nothing to draw from, where that is so."""
+    if not n_pairs:
+        return "No comparison of this study could be made, so there is nothing to draw samples from."
+    held = coverage.set_index("of")["rate"]
+    tests = level.set_index(["null", "test"])["rate"]
+    rules = called.set_index(["of", "rule"])["rate"]
+    shifted, coin = (
+        at_mde[(at_mde["way"] == way) & (at_mde["test"] == "sign-flip permutation")]["rate"]
+        for way in ("shifted", "signs by coin")
+    )
+    verdict = [tests[null, "verdict (permutation and interval)"] for null in ("signs by coin", "centred")]
+    parts = [
+        f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
+        f"Where nothing differs, the verdict of one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the "
+        f"time at a level of {alpha:.0%}, the family of {n_pairs} {rules['family', 'verdict (Holm and interval)']:.1%} with Holm's "
+        f"correction and {rules['family', 'each at the level by itself']:.1%} without, and the gate {rules['gate', 'both: the gate']:.1%}.",
+        f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
+        f"when every question shifts by as much"
+        + (
+            f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides."
+            if len(coin)
+            else "."
+        ),
+    ]
+    return " ".join(parts)
+
+
+def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
+    """Glues every pooled rate of the simulation under the slug of what it is the rate of."""
+    for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
+        for row in rows.dropna(subset=["rate"]).to_dict("records"):
+            publish(slug(*(row[name] for name in names)), row["rate"])
