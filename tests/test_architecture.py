@@ -60,6 +60,8 @@ ALLOWED = {
     "simulation": {"stats"},
     "published": {"simulation", "stats"},
     "decisions": set(),
+    "certainty": {"chunking", "corpus", "grading", "retrieval", "tokens"},
+    "abstention": {"stats"},
     "tables": {"corpus", "gold", "provenance"},
     "sweep": {
         "approximate",

@@ -38,7 +38,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "52_ranking",
         "52_simulation",
         "54_published",
-        "60_groundedness",
+        "60_abstention",
     ]
     for path in NOTEBOOKS:
         source = build.read_source(PROJECT, path.stem)

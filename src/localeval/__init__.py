@@ -9,7 +9,7 @@ engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retr
 labels      gold, drafting, grading, metrics, trec
 tables      tables, sweep, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published
-answers     decisions
+answers     abstention, certainty
 gates       gate, baseline, gatereport, leaderboard
 report      figures, report, views, build, book, commands, cli
 """

@@ -1020,3 +1020,40 @@ def power_curve(
     names = rows["system"] + rows["effect"].map(" at {:.3f}".format)
     start = f"Power against the true difference; minimum detectable effect {mde:.3f}. "
     return Figure(fig, alt=alt or f"{start}{_listing(names, said, rows['rate'])}.", caption=caption)
+
+
+# Abstention
+
+
+def risk_panels(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Risk against coverage, a panel a system: its signal between random order and the oracle.
+
+    rows: panel, line ("random order", "oracle" or the name of the signal), coverage, risk.
+    """
+    rows = _rows(rows, "risk_panels", "panel line coverage risk")
+    panels = list(rows.groupby("panel", sort=False))
+    with theme():
+        fig, axes = _canvas(0.9 + 1.9 * len(panels), len(panels), sharex=True, sharey=True, squeeze=False)
+        for ax, (name, part) in zip(axes[:, 0], panels, strict=True):
+            for line, points in part.groupby("line", sort=False):
+                style = BOUND_STYLES.get(line, {"color": COLOURS[0], "label": "its signal"})
+                ax.plot(points["coverage"], points["risk"], marker="", **{"label": line} | style)
+            ax.set_title(name)
+            ax.set_ylabel("risk")
+            ax.grid(True)
+            _percent(ax.yaxis)
+        axes[-1, 0].set(xlabel="coverage: share of questions answered", xlim=(0, 1.02), ylim=(0, 1.04))
+        _percent(axes[-1, 0].xaxis)
+        _legend(fig, axes[0, 0])
+    said = "; ".join(
+        f"{name}, {line}: {_risk_text(points.sort_values('coverage', kind='stable'))}"
+        for name, part in panels
+        for line, points in part.groupby("line", sort=False)
+    )
+    return Figure(fig, alt=alt or f"Risk against coverage. {said}.", caption=caption)
+
+
+BOUND_STYLES = {
+    "random order": {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.2},
+    "oracle": {"color": COLOURS[2], "linestyle": (0, (6, 2)), "linewidth": 1.2},
+}

@@ -209,7 +209,7 @@ def priced(summary: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows of `decisions.abstention`, in their order, the first of each base system, whatever reranks it."""
+    """Of the rows of `abstention.abstention`, in their order, the first of each base system, whatever reranks it."""
     return useful[~useful["system"].str.partition("+")[0].duplicated()]
 
 
@@ -282,14 +282,14 @@ def present(wanted: Sequence[str], summary: pd.DataFrame) -> list[str]:
 
 
 def abstention(useful: pd.DataFrame) -> pd.DataFrame:
-    """The table of `decisions.abstention` with intervals in one cell each."""
+    """The table of `abstention.abstention` with intervals in one cell each."""
     frame = useful[["system", "signal"]].copy()
-    frame["AURC"] = interval(useful["aurc"], useful["aurc_low"], useful["aurc_high"])
-    frame["AUROC"] = interval(useful["auroc"], useful["auroc_low"], useful["auroc_high"])
-    frame[["gained", "AURC random", "AURC oracle", "correct"]] = useful[
-        ["gained", "aurc_random", "aurc_oracle", "correct"]
-    ]
-    return frame.assign(signal=frame["signal"].str.replace("_", " "))
+    for name, title in (("aurc", "AURC"), ("augrc", "AUGRC"), ("auroc", "AUROC"), ("gained", "gained")):
+        frame[title] = interval(useful[name], useful[f"{name}_low"], useful[f"{name}_high"])
+    for name in ("aurc", "augrc"):
+        ends = zip(useful[f"{name}_random"], useful[f"{name}_oracle"], strict=True)
+        frame[f"{name.upper()} random, oracle"] = [f"{random:.2f}, {oracle:.2f}" for random, oracle in ends]
+    return frame.assign(correct=useful["correct"], n=useful["n"], signal=frame["signal"].str.replace("_", " "))
 
 
 def auroc(row: pd.Series) -> str:
@@ -298,7 +298,7 @@ def auroc(row: pd.Series) -> str:
 
 
 def auroc_best(useful: pd.DataFrame) -> str:
-    """The highest AUROC of `decisions.abstention` with its signal and system, for prose."""
+    """The highest AUROC of `abstention.abstention` with its signal and system, for prose."""
     if useful["auroc"].isna().all():
         return "not defined"
     row = useful.loc[useful["auroc"].idxmax()]
@@ -881,3 +881,85 @@ def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFr
     for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
         for row in rows.dropna(subset=["rate"]).to_dict("records"):
             publish(slug(*(row[name] for name in names)), row["rate"])
+
+
+# Abstention
+
+
+def floors(rows: pd.DataFrame) -> pd.DataFrame:
+    """`abstention.selective` to read: what each floor leaves, with the answers behind it."""
+    frame = rows[["system", "signal", "questions"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame["floor"] = rows["floor"].map("{:.2f}".format)
+    frame["threshold"] = rows["threshold"]
+    frame["answered"] = _of(rows["answered"], rows["state"])
+    frame["coverage"] = rows["coverage"]
+    frame["accuracy"] = interval(rows["accuracy"], rows["low"], rows["high"])
+    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    return frame
+
+
+def _of(counts: pd.Series, states: pd.Series) -> list[str]:
+    """A count, marked where it is thin; the state in its place where there is none."""
+    return [
+        state if pd.isna(count) else f"{count:.0f}{' (thin)' if state == 'thin' else ''}"
+        for count, state in zip(counts, states, strict=True)
+    ]
+
+
+def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
+    """ "3 of 32 (9.4%)"; nothing where the count is not defined, "none asked" where there was nothing to count."""
+    return [
+        "none asked" if not total else None if pd.isna(count) else f"{count:.0f} of {total:.0f} ({count / total:.1%})"
+        for count, total in zip(counts, totals, strict=True)
+    ]
+
+
+def certified(rows: pd.DataFrame) -> pd.DataFrame:
+    """`abstention.certified` to read: a row a system, kind of risk and fold."""
+    frame = rows[["system", "signal", "risk"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame["chosen on"] = [
+        f"fold {fold}, {n} questions" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)
+    ]
+    frame["threshold"] = rows["threshold"]
+    frame["answered elsewhere"] = _share(rows["answered"], rows["held_out"])
+    frame["observed risk"] = interval(rows["observed"], rows["low"], rows["high"])
+    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    return frame.assign(holds=rows["holds"])
+
+
+def fusion_rows(useful: pd.DataFrame, few: pd.DataFrame) -> pd.DataFrame:
+    """Fusion rules as rows to read: `abstention.abstention` beside `abstention.at_coverage`."""
+    whole = useful.merge(few, on=["system", "signal"], suffixes=("", "_few"))
+    frame = pd.DataFrame({"fusion": whole["system"], "signal": whole["signal"].str.replace("_", " ")})
+    frame["right of all"] = _share(whole["correct"], whole["n"])
+    frame["gained"] = interval(whole["gained"], whole["gained_low"], whole["gained_high"])
+    frame["AUROC"] = interval(whole["auroc"], whole["auroc_low"], whole["auroc_high"])
+    frame["right of the most certain"] = _share(whole["correct_few"], whole["answered"])
+    frame["accuracy there"] = interval(whole["accuracy"], whole["low"], whole["high"])
+    return frame
+
+
+def reported_rate(counts: Sequence[int]) -> str:
+    """A sentence on a rate that a source reported, [right, answered], with the interval that its counts allow; empty without one."""
+    if not counts:
+        return ""
+    right, answered = counts
+    low, high = stats.wilson(right, answered)
+    return (
+        f"A source reported {right} right of {answered} at its best threshold of a cosine: such counts allow any rate "
+        f"from {low:.2f} to {high:.2f}."
+    )
+
+
+def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
+    """What the thresholds with a bound came to, in one sentence."""
+    parts = []
+    for risk, own in rows.groupby("risk", sort=False):
+        found = own[own["threshold"].notna()]
+        held = int((found["holds"] == "yes").sum())
+        said = f"{len(found)} of {len(own)} qualify"
+        parts.append(
+            f"{risk}, {said}" + (f" and {held} of these stay within it on the other fold" if len(found) else "")
+        )
+    bound = f"with a risk certified to be at most {allowed:.0%} (error {error:.0%})"
+    return f"Of the thresholds {bound}: {'; '.join(parts)}."
