@@ -264,8 +264,8 @@ def _line(line: dict, turn, counts: dict) -> tuple:
             counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
     text = spans[0]["text"] if not several else "".join([span["text"] for span in spans])
     if not text.isprintable():
-        text, removed = clean(text)
-        counts["removed"] += removed
+        counts["removed"] += harmed(text)
+        text = clean(text)[0]
     (x0, y0, x1, y1), (dx, dy) = line["bbox"], line["dir"]
     if turn:
         (x0, y0, x1, y1), dx = _turned(line["bbox"], turn), dx * turn.a + dy * turn.c
@@ -298,6 +298,19 @@ def _turned(box: tuple, turn) -> tuple:
 
 _BREAKS, _HALVES = re.compile("[\t-\r\x85\u2028\u2029]"), re.compile("[\ud800-\udfff]")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
+_CONTROL, _TWO = "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]", r"[^\W\d_]{2}"
+_HARMFUL = re.compile(f"(?<={_TWO}){_CONTROL}|{_CONTROL}(?={_TWO}|{_CONTROL})|(?<={_CONTROL}){_CONTROL}")
+
+
+def harmed(text: str) -> int:
+    """How many control characters stand for letters of words, as lost ligatures do: beside two letters, or one another.
+
+    One alone, or beside a single letter, is a bracket of a formula and harms no search.
+
+    >>> harmed("speci\\x0ccation"), harmed("\\x00f(x)\\x01 = \\x02x")
+    (1, 0)
+    """
+    return len(_HARMFUL.findall(text))
 
 
 def clean(text: str) -> tuple[str, int]:
