@@ -222,13 +222,6 @@ def test_ligatures_lost_from_one_word_in_a_few_spoil_a_page_and_brackets_of_form
     assert judge(ENGLISH, Signals(removed_chars=1))[0] == "digital_clean"
 
 
-def test_a_specimen_of_a_font_is_no_clean_page():
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ abcdefghijklmnopqrstuvwxyz\n" * 8
-    assert judge(alphabet)[0] == "mixed_or_uncertain" and "alphabet" in judge(alphabet)[1]
-    assert judge("Hamburgefonstiv is the word\n" * 16)[0] == "mixed_or_uncertain"
-    assert judge(ENGLISH * 3)[0] == "digital_clean" and features(ENGLISH)["bigram_entropy"] > 2
-
-
 def test_an_image_alone_on_a_page_is_a_scan_however_small():
     assert judge("", Signals(image_coverage=0.13))[0] == "likely_scanned"
     assert judge("", Signals(image_coverage=0.13, vectors=3))[0] == "low_text"

@@ -110,21 +110,57 @@ def _outline(document) -> list[tuple]:
     return [(*entry, None if math.isnan(y) else y) for *entry, y in known]
 
 
-def _labels(document) -> list:
-    """The rules by which the file numbers its pages; asked for once, and not for each page, as `Page.get_label` does."""
+def _labels(document) -> list[tuple[int, str, str]]:
+    """The rules by which the file numbers its pages, `(first page, prefix, rule without it)`; asked for once, and not for each
+    page, as `Page.get_label` does."""
     try:
-        return sorted(document._get_page_labels())
+        return sorted((first, *_without_prefix(rule)) for first, rule in document._get_page_labels())
     except Exception:
         return []
 
 
-def _label(index: int, labels: list) -> str:
+_PREFIX = re.compile(r"/P\s*(?:\(((?:\\.|[^\\()]|\((?:\\.|[^\\()])*\))*)\)|<([0-9A-Fa-f\s]*)>)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b"\n": b""}
+
+
+def _without_prefix(rule: str) -> tuple[str, str]:
+    """The prefix of a rule as text, and the rule without it: the library takes the string as the file writes it.
+
+    >>> _without_prefix(r"<</S/D/P(Ann\\(1\\) )>>")
+    ('Ann(1) ', '<</S/D>>')
+    """
+    found = _PREFIX.search(rule)
+    if not found:
+        return "", rule
+    if found[1] is None:
+        raw = bytes.fromhex("".join(found[2].split()) + "0" * (len("".join(found[2].split())) % 2))
+    else:
+        octal = lambda one: bytes([int(one[1], 8) & 255]) if one[1].isdigit() else _ESCAPED.get(one[1], one[1])
+        raw = _ESCAPE.sub(octal, found[1].encode("utf-8", "surrogateescape"))
+    return _decoded(raw), rule[: found.start()] + rule[found.end() :]
+
+
+def _decoded(raw: bytes) -> str:
+    """A text string of a PDF: UTF-16 or UTF-8 where it says so; else one byte a letter, unless it is sound UTF-8."""
+    if raw[:2] in (b"\xfe\xff", b"\xff\xfe"):
+        return raw.decode("utf-16", "replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _label(index: int, labels: list[tuple[int, str, str]]) -> str:
     import pymupdf
 
-    label = clean(pymupdf.utils.get_label_pno(index, labels) if labels else "")[0].strip()
-    return (
-        label if 0 < len(label) <= LABEL_CHARS else str(index + 1)
-    )  # a roman numeral of a thousand million is no label
+    rules = [rule for rule in labels if rule[0] <= index]
+    if not rules:
+        return str(index + 1)
+    first, prefix, rule = rules[-1]
+    label = clean(prefix + pymupdf.utils.get_label_pno(index, [(first, rule)]))[0].strip()
+    # a roman numeral of a thousand million is no label
+    return label if 0 < len(label) <= LABEL_CHARS else str(index + 1)
 
 
 def _page(page, index: int, document, form: str, labels: list) -> dict:

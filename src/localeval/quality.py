@@ -157,12 +157,6 @@ class Thresholds:
     figure_chars: int = _of(
         "measured", 300, "mixed_or_uncertain: with fewer characters such a page is a drawing, however good its labels"
     )
-    letter_pairs: float = _of(
-        "measured",
-        1.7,
-        "mixed_or_uncertain: bits of a letter after another; on pages of figure_chars or more, prose in Latin letters has more "
-        "than two, and specimens of fonts, with the alphabet or one word again and again, have fewer than these",
-    )
     latin: float = _of(
         "measured", 0.80, "rules on words are for Latin letters: other scripts have other spaces and vowels,"
     )
@@ -475,7 +469,6 @@ def classify(
     picture = full or alone or (image >= limits.scan_image and (not n or hidden >= limits.invisible_text))
     scan, noisy = "likely_scanned", "likely_scanned" if scanned else "digital_noisy"
     figure = drawn and latin and f["stopword"] < limits.common and n < limits.figure_chars and not scanned
-    specimen = prose and n >= limits.figure_chars and f["bigram_entropy"] < limits.letter_pairs and not scanned
     garbled = "mixed_or_uncertain" if drawn and noisy == "digital_noisy" else noisy
     images, words = f"images cover {image:.0%} of it", "of the words"
     rules = (
@@ -490,7 +483,6 @@ def classify(
         (f["mixed_script"] > limits.mixed_script, noisy, f"{f['mixed_script']:.0%} {words} mix scripts"),
         (latin and f["long_token"] > limits.long_token, noisy, f"{f['long_token']:.0%} {words} are overlong"),
         (figure, "mixed_or_uncertain", f"{signals.vectors} lines or areas drawn, and few words but labels"),
-        (specimen, "mixed_or_uncertain", "its letters follow one another as in an alphabet, and not as in a language"),
         (spaced, garbled, f"{f['single_token']:.0%} {words} are single letters"),
         (odd and f["good_token"] < limits.good_token, garbled, f"only {f['good_token']:.0%} {words} look like words"),
         (prose and f["vowel"] < limits.vowel, garbled, f"only {f['vowel']:.0%} of the letters are vowels"),
