@@ -133,12 +133,22 @@ def test_prefixes_of_labels_are_text_and_not_what_the_file_writes(tmp_path, pref
     assert layout.pages[0].label == shown and not layout.signals[0].unreadable
 
 
+def test_pages_beyond_the_count_are_told_of(tmp_path):
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]>>"
+    inner = b"<</Type/Pages/Parent 2 0 R/Kids[4 0 R 5 0 R]/Count 2>>"
+    for count, dropped in ((2, 1), (3, 0)):
+        tree = b"<</Type/Pages/Kids[3 0 R 6 0 R]/Count %d>>" % count
+        path = raw_pdf(tmp_path / "a.pdf", CATALOG, tree, inner, page, page, page)
+        for layout in (pdf.read(path, "a.pdf")[1], pdf.pages(path, "a.pdf", workers=2)[1]):
+            assert len(layout.pages) == count and all(page.repaired == bool(dropped) for page in layout.signals)
+            assert any("1 more than it counts" in note for note in layout.notes) == bool(dropped)
+
+
 def test_labels_that_begin_on_a_later_page_harm_no_page_before(tmp_path):
     catalog = b"<</Type/Catalog/Pages 2 0 R/PageLabels<</Nums[1<</S/r>>]>>>>"
     tree, page = b"<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>", b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]>>"
     _, layout = pdf.read(raw_pdf(tmp_path / "a.pdf", catalog, tree, page, page), "a.pdf")
     assert [page.label for page in layout.pages] == ["1", "i"] and not layout.signals[0].unreadable
-
 
 
 def test_ligatures_unknown_glyphs_and_nul(tmp_path):

@@ -52,7 +52,9 @@ def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: i
     count = document.page_count  # a failure can change the library's own count
     begin, end = count * part // parts, count * (part + 1) // parts
     labels = _labels(document)
-    yield _header(document, outline=form == "boxes" and not part and first is None) | {"first": begin, "end": end}
+    begins = not part and first is None
+    dropped = _dropped(document) if begins else 0
+    yield _header(document, dropped, outline=form == "boxes" and begins) | {"first": begin, "end": end}
     for index in range(begin if first is None else first, end):
         try:
             page = document.load_page(index)
@@ -81,15 +83,36 @@ def _refusal(document) -> dict | None:
         return _refused("page_tree", error)
 
 
-def _header(document, outline: bool) -> dict:
+def _header(document, dropped: int, outline: bool) -> dict:
     metadata = document.metadata or {}
     return {
         "pages": document.page_count,
-        "repaired": bool(document.is_repaired),
+        "repaired": bool(document.is_repaired or dropped),
+        "dropped": dropped,
         "restricted": bool(metadata.get("encryption")),
         "title": clean(metadata.get("title") or "")[0],
         "outline": _outline(document) if outline else [],
     }
+
+
+def _dropped(document) -> int:
+    """How many pages the file's tree of pages leads to beyond those it counts: the library reads as many as it counts."""
+    from pymupdf import mupdf
+
+    count = document.page_count
+    leaves = seen = 0
+    try:
+        waiting = [mupdf.pdf_dict_getp(mupdf.pdf_trailer(mupdf.pdf_specifics(document.this)), "Root/Pages")]
+        while waiting and seen <= 4 * count + 1000:  # a tree may bite its own tail
+            node, seen = waiting.pop(), seen + 1
+            kids = mupdf.pdf_dict_gets(node, "Kids")
+            leaves += not kids.m_internal and mupdf.pdf_is_dict(node)
+            waiting += [
+                mupdf.pdf_array_get(kids, i) for i in range(mupdf.pdf_array_len(kids) if kids.m_internal else 0)
+            ]
+    except Exception:  # a broken tree is told by its pages
+        return 0
+    return max(0, leaves - count) if not waiting else 0
 
 
 def _outline(document) -> list[tuple]:
