@@ -369,10 +369,11 @@ def _quality_text(report: dict) -> Iterable[str]:
 
 
 def _ocr_text(pages: list[dict]) -> Iterable[str]:
-    """How many pages a study would read again; this command, which is to be quick, does not."""
+    """How many pages a study would read again; this command, which is to be quick, does not. A text file is no page to read."""
     from localeval.quality import DEFAULTS
 
-    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in pages)  # of a blank page: not a number
+    drawn = [page for page in pages if not page["doc_id"].lower().endswith((".md", ".txt"))]
+    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in drawn)  # of a blank page: not a number
     if wanting:
         yield f"{_count(wanting, 'page')} with a text that OCR might better: 10_ingest of a study tries it, after 'make ocr'"
 
