@@ -41,8 +41,9 @@ def across(queries: Iterable[Query]) -> int:
 @dataclass(frozen=True, slots=True)
 class Clustered:
     """A comparison with whole clusters drawn. low, high, p_value: of the clusters. design_effect: the variance of the mean over
-    what it were if questions were independent; n_effective: n over it. within, between: the share of that variance that more
-    questions in the same clusters would take away, and the share that only more clusters would."""
+    what it were if questions were independent; n_effective: n over it, and never above n: an effect below 1 is mostly chance.
+    within, between: the share of that variance that more questions in the same clusters would take away, and the share that
+    only more clusters would."""
 
     n: int
     clusters: int
@@ -73,7 +74,7 @@ def clustered(
             low, high = stats.bounds(stats.resampled_means(d[:, None], seed, n_resamples, numbers))[0]
     effect, (within, between) = design_effect(d, numbers), components(d, numbers)
     return Clustered(
-        n, count, float(d.mean()), float(low), float(high), float(p), effect, n / effect if effect > 0 else np.nan, within, between,
+        n, count, float(d.mean()), float(low), float(high), float(p), effect, n / max(1.0, effect), within, between,
         advice(within, between, count),
     )  # fmt: skip
 

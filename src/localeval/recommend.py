@@ -137,7 +137,7 @@ def _why(board: Panel, row: pd.Series, inside: pd.DataFrame, margin: float, budg
     if len(cheaper):
         said += f". Of {len(cheaper)} cheaper systems {worse} are shown to be worse by more than that"
         said += f", and for {len(rest)} these questions cannot decide"
-    over = budget_ms and row["p95_high"] > budget_ms
+    over, said = budget_ms and row["p95_high"] > budget_ms, said.replace("difference -", "difference −")
     return said + (". The interval of its P95 reaches over the budget." if over else ".")
 
 

@@ -588,7 +588,8 @@ def agreement(comparisons: pd.DataFrame) -> str:
         return "There is no test to compare."
     if not apart:
         return "Student's t and the permutation test agree on which side of the level each comparison falls."
-    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test fall on different sides of the level: too close to call."
+    where = "fall on different sides of the level: too close to call."
+    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test {where}"
 
 
 def clustered(rows: pd.DataFrame) -> pd.DataFrame:
@@ -623,10 +624,15 @@ def claims(rows: pd.DataFrame) -> pd.DataFrame:
             "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
             "margin": rows["margin"], "n": rows["n"],
             "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
-            "questions needed": rows["needed"].astype("Int64"),
+            "questions needed": _if_open(rows),
         }
     )  # fmt: skip
     return frame
+
+
+def _if_open(rows: pd.DataFrame) -> pd.Series:
+    """How many questions a claim would take, where it is neither shown nor refuted."""
+    return rows["needed"].where(rows["verdict"].isin(["not shown", "tests disagree"])).astype("Int64")
 
 
 def slices(rows: pd.DataFrame) -> pd.DataFrame:
@@ -668,8 +674,8 @@ def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
         return f"The gold set has no two parts of at least {few} scored questions each, so nothing could be held out."
     dev, other = rows.to_dict("records")
     return (
-        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there and "
-        f"{interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
+        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there "
+        f"and {interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
         "questions, so their means differ by more than luck in choosing."
     )
 
@@ -681,7 +687,7 @@ def considered(rows: pd.DataFrame) -> pd.DataFrame:
             "system": rows["system"], "verdict": rows["verdict"], "P95 ms": rows["p95_ms"].map("{:.1f}".format), "mean": rows["mean"],
             "minus best [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
             "p as good (Holm)": rows["p_as_good"].map(p_text),
-            "questions needed": rows["needed"].astype("Int64"),
+            "questions needed": _if_open(rows),
         }
     )  # fmt: skip
 
