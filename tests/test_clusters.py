@@ -81,14 +81,16 @@ def test_components_are_found_again():
     assert np.mean(shares) == pytest.approx(5 / 6, abs=0.05)
 
 
-def test_one_document_defines_nothing():
-    got = clusters.clustered(np.array([0.1, 0.3, 0.2]), ["a"] * 3)
-    assert math.isnan(got.low) and math.isnan(got.p_value) and math.isnan(got.design_effect)
-    assert got.advice.startswith("one document")
+def test_too_few_documents_are_no_certainty():
+    """Two documents with the same mean: drawn whole they never vary, and an interval of no width would read as proof."""
+    got = clusters.clustered(np.array([0.1, 0.3, 0.3, 0.1, 0.2, 0.2]), ["a", "a", "b", "b", "c", "c"])
+    assert math.isnan(got.low) and math.isnan(got.design_effect) and got.p_value == 2 / 8
+    one = clusters.clustered(np.array([0.1, 0.3, 0.2]), ["a"] * 3)
+    assert math.isnan(one.low) and math.isnan(one.p_value) and "documents are what is missing" in one.advice
 
 
 def test_identical_systems_have_no_interval():
-    got = clusters.clustered(np.zeros(6), ["a", "a", "b", "b", "c", "c"])
+    got = clusters.clustered(np.zeros(6), list("abcdef"))
     assert got.p_value == 1.0 and math.isnan(got.low) and math.isnan(got.design_effect)
 
 

@@ -15,6 +15,9 @@ import pandas as pd
 from localeval import stats
 from localeval.records import Query
 
+FEWEST_CLUSTERS = (
+    6  # with fewer, no flip of whole clusters can reach p = 0.05, and resampled ones pretend to a certainty
+)
 FEW_CLUSTERS = 20  # below it an interval from resampled clusters tends to be too narrow
 
 RULE = (
@@ -63,20 +66,18 @@ def clustered(
 ) -> Clustered:
     """Paired differences with a cluster each: interval by drawing clusters, p by flipping the signs of whole clusters.
 
-    With one cluster nothing is defined (NaN): there is no second document to be surprised by.
+    Below FEWEST_CLUSTERS interval and design effect are not defined (NaN), and with one cluster p is not either.
     """
     d, numbers = np.asarray(differences, dtype=float), stats.group_numbers(groups)
     n, count = len(d), len(set(groups))
-    low, high, p = np.nan, np.nan, np.nan
-    if count > 1:
-        p = stats.sign_flip(stats.group_sums(d, numbers), seed=seed, n_resamples=n_resamples)
-        if np.ptp(d) > stats.TIE:
-            low, high = stats.bounds(stats.resampled_means(d[:, None], seed, n_resamples, numbers))[0]
-    effect, (within, between) = design_effect(d, numbers), components(d, numbers)
-    return Clustered(
-        n, count, float(d.mean()), float(low), float(high), float(p), effect, n / max(1.0, effect), within, between,
-        advice(within, between, count),
-    )  # fmt: skip
+    low, high, effect, shares = np.nan, np.nan, np.nan, (np.nan, np.nan)
+    p = stats.sign_flip(stats.group_sums(d, numbers), seed=seed, n_resamples=n_resamples) if count > 1 else np.nan
+    if count >= FEWEST_CLUSTERS and np.ptp(d) > stats.TIE:
+        low, high = stats.bounds(stats.resampled_means(d[:, None], seed, n_resamples, numbers))[0]
+        effect, shares = design_effect(d, numbers), components(d, numbers)
+    effective = float(n / np.maximum(1.0, effect))
+    words = advice(*shares, count)
+    return Clustered(n, count, float(d.mean()), float(low), float(high), float(p), effect, effective, *shares, words)
 
 
 def design_effect(differences: np.ndarray, groups: np.ndarray) -> float:
@@ -111,8 +112,8 @@ def components(differences: np.ndarray, groups: np.ndarray) -> tuple[float, floa
 
 def advice(within: float, between: float, count: int) -> str:
     """Whether more questions or more documents would narrow the interval, in words."""
-    if count < 2:
-        return "one document: nothing can be said of others, so documents are what is missing"
+    if count < FEWEST_CLUSTERS:
+        return "too few documents to say anything of others: documents are what is missing"
     if np.isnan(within):
         return "questions and documents cannot be told apart here"
     if between <= 0.1:

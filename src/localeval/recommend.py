@@ -99,9 +99,8 @@ def _considered(
 
 
 def _claimed(name: str, one: equivalence.Claim) -> dict:
-    same = one.verdict == "no variation" and abs(one.delta) <= stats.TIE and one.n > 1
-    values = {column: getattr(one, column) for column in ("delta", "low", "high", "p_as_good", "needed", "verdict")}
-    return {"system": name} | values | ({"verdict": "same values"} if same else {})
+    columns = ("delta", "low", "high", "p_as_good", "needed", "verdict")
+    return {"system": name} | {column: getattr(one, column) for column in columns}
 
 
 def _cheapest(rows: pd.DataFrame, direction: int) -> int:

@@ -17,7 +17,7 @@ from localeval.records import BadInput, Comparison, near
 SEED = 20260921
 N_RESAMPLES = 10_000
 DRAWS = 5_000_000  # draws held in memory at once
-COUNTED = 100_000  # draws counted at once: they stay in the cache
+COUNTED = 1_000_000  # draws counted at once
 COLUMNS_AT_ONCE = 256  # columns of resampled values held in memory at once
 TIE = 1e-12  # two sums of flipped differences closer than this are the same sum
 ALPHA = 0.05
