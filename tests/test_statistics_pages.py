@@ -24,7 +24,9 @@ def designated(scores):
 
 def test_tests_stand_side_by_side_for_those_that_ran(designated):
     (row,) = views.side_by_side(designated, 0.05).to_dict("records")
-    assert row["candidate − baseline"] == "s1 − s0" and row["agree"] == "yes" and row["test"] == "sign flip, 500 draws"
+    assert (
+        row["candidate − baseline"] == "1. s1 − s0" and row["agree"] == "yes" and row["test"] == "sign flip, 500 draws"
+    )
     sd = designated["mde"][0] * 60**0.5 / 2.8
     assert row["questions needed"] == stats.questions_needed(sd, 0.05)
     assert "agree on which side" in views.agreement(designated)
@@ -36,7 +38,8 @@ def test_documents_in_words(scores, designated):
     known = {f"q{n:02d}": f"d{n % 9}" for n in range(60)}
     found = clusters.compare_designated(scores, designated, known, n_resamples=500)
     shown = views.clustered(found)
-    assert shown["documents"].tolist() == [9] and "what would help" in shown
+    assert shown["documents"].tolist() == [9] and shown["would help"][0] in clusters.ADVICE
+    assert clusters.ADVICE[shown["would help"][0]] in views.advised(found) and views.advised(found.head(0)) == ""
     said = views.clustered_sentence(found, 3)
     assert "3 questions have evidence in several documents" in said and "9 documents are few" in said
     few = clusters.compare_designated(scores, designated, dict.fromkeys(known, "d"), n_resamples=100)

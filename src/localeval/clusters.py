@@ -110,22 +110,25 @@ def components(differences: np.ndarray, groups: np.ndarray) -> tuple[float, floa
     return (float(parts[0] / total), float(parts[1] / total)) if total > 0 else (float("nan"), float("nan"))
 
 
+ADVICE = {
+    "more questions": "questions of one document are no more alike than others, so each new one counts, about these documents or new ones",
+    "both": "more questions about these documents take away the larger part of the doubt, more documents the rest",
+    "more documents": "most of the doubt is about documents, and more questions about these would help little",
+    "documents are missing": "there are too few documents to say anything of others",
+    "cannot tell": "questions and documents cannot be told apart",
+}
+
+
 def advice(within: float, between: float, count: int) -> str:
-    """Whether more questions or more documents would narrow the interval, in words."""
+    """Whether more questions or more documents would narrow the interval: one of ADVICE. within, between: shares of `components`."""
     if count < FEWEST_CLUSTERS:
-        return "too few documents to say anything of others: documents are what is missing"
+        return "documents are missing"
     if np.isnan(within):
-        return "questions and documents cannot be told apart here"
-    if between <= 0.1:
-        return "questions of one document are no more alike than others: more questions help, about these documents or new ones"
-    if between >= 0.5:
-        return (
-            "most of the doubt is about documents: more questions about these would help little, more documents would"
-        )
-    return "both help: more questions about these documents take away the larger part of the doubt, more documents the rest"
+        return "cannot tell"
+    return "more questions" if between <= 0.1 else "more documents" if between >= 0.5 else "both"
 
 
-CLUSTERED = ("baseline", "candidate", "metric", "rule", "origin", *Clustered.__dataclass_fields__)
+CLUSTERED = ("number", "baseline", "candidate", "metric", "rule", "origin", *Clustered.__dataclass_fields__)
 
 
 def compare_designated(
@@ -138,13 +141,14 @@ def compare_designated(
 ) -> pd.DataFrame:
     """The designated comparisons that ran, with whole clusters resampled. clusters: query_id -> cluster. Columns: CLUSTERED.
 
-    designated: of `stats.compare_designated`. Questions without a cluster are left out.
+    designated: of `stats.compare_designated`; number: its row, from 1. Questions without a cluster are left out.
     """
     rows, known = [], scores[scores["query_id"].isin(list(clusters))]
-    for about in designated[designated["n"] > 0].to_dict("records"):
+    numbered = designated.assign(number=range(1, len(designated) + 1))
+    for about in numbered[numbered["n"] > 0].to_dict("records"):
         differences, queries, reason = stats.named_differences(known, about)
         if not reason:
             got = clustered(differences, [clusters[query] for query in queries], seed=seed, n_resamples=n_resamples)
             values = {name: getattr(got, name) for name in Clustered.__dataclass_fields__}
-            rows.append({name: about[name] for name in CLUSTERED[:5]} | values)
+            rows.append({name: about[name] for name in CLUSTERED[:6]} | values)
     return pd.DataFrame(rows, columns=list(CLUSTERED))
