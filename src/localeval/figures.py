@@ -922,7 +922,8 @@ def paired_forest(rows: pd.DataFrame, *, label: str, caption: str, alt: str | No
         _dots(ax, rows, y, COLOURS[0], MARKERS[0])
         for place, row in zip(y, rows.to_dict("records"), strict=True):
             where = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
-            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", **where)
+            paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", bbox=paper, **where)
             _note(ax, row["about"], (0, place), (0, 8), MUTED, ha="left", **where)
             _note(
                 ax, interval(row["mean"], row["low"], row["high"], "+.3f"), (1, place), (0, 8), INK, ha="right", **where
@@ -974,7 +975,7 @@ def rank_ranges(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> 
             label="observed",
         )
         for place, mean in zip(y, rows["mean"], strict=True):
-            _beside(ax, place, f"{mean:.3g}")
+            _beside(ax, place, f"{mean:.3f}")
         _rows_axis(ax, rows["system"].tolist(), y)
         for place in y[1:]:
             if rows["group"][place] != rows["group"][place - 1]:

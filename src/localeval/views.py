@@ -213,33 +213,45 @@ def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
     return useful[~useful["system"].str.partition("+")[0].duplicated()]
 
 
+PAIR = "candidate − baseline"
+
+
 def differences(
     comparisons: pd.DataFrame, columns: Sequence[str] = ("verdict", "p_value", "p_adjusted", "mde")
 ) -> pd.DataFrame:
-    """Comparisons as rows to read: candidate − baseline, measure, the difference with its interval, n, then `columns`.
+    """Comparisons as rows to read: candidate − baseline, the verdict where it is among `columns`, the difference with its interval,
+    n, the other columns, measure and questions. Designated ones are numbered.
 
     One that did not run says so, and why, in place of its verdict.
     """
+    verdicts = ["verdict"] if "verdict" in columns else []
+    order = [
+        PAIR,
+        *verdicts,
+        "difference",
+        "n",
+        *(name for name in columns if name != "verdict"),
+        "measure",
+        "questions",
+    ]
     rows = []
-    for row in comparisons.to_dict("records"):
+    for number, row in enumerate(comparisons.to_dict("records"), 1):
         words = f"not run: {row['reason']}" if row["verdict"] == "not_run" else row["verdict"]
-        named = {
-            "p_value": p_text(row["p_value"]),
-            "p_adjusted": p_text(row["p_adjusted"]),
-            "mde": row["mde"],
-            "verdict": words,
-        }
         rows.append(
             {
-                "candidate − baseline": f"{row['candidate']} − {row['baseline']}",
+                PAIR: (f"{number}. " if row.get("designated") is True else "")
+                + f"{row['candidate']} − {row['baseline']}",
                 "measure": f"{row['metric']}, {row['rule']}",
                 "questions": row["origin"],
                 "difference": interval(row["delta"], row["low"], row["high"], "+.3f"),
                 "n": row["n"],
-                **{name: named[name] for name in columns},
+                "p_value": p_text(row["p_value"]),
+                "p_adjusted": p_text(row["p_adjusted"]),
+                "mde": row["mde"],
+                "verdict": words,
             }
         )
-    frame = pd.DataFrame(rows, columns=["candidate − baseline", "measure", "questions", "difference", "n", *columns])
+    frame = pd.DataFrame(rows, columns=order)
     return frame.rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
 
 
@@ -611,26 +623,23 @@ def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
 # Statistics: tests, documents, margins, slices, ranks, a recommendation
 
 
-def named_pair(rows: pd.DataFrame) -> pd.DataFrame:
-    """What every table of comparisons begins with: candidate − baseline, measure, questions."""
-    return pd.DataFrame(
-        {
-            "candidate − baseline": rows["candidate"] + " − " + rows["baseline"],
-            "measure": rows["metric"] + ", " + rows["rule"],
-            "questions": rows["origin"],
-        }
-    )
-
-
 def side_by_side(comparisons: pd.DataFrame, effect: float) -> pd.DataFrame:
     """The tests of every comparison that ran beside each other, and the questions it would take to show `effect`."""
+    numbers = pd.Series(range(1, len(comparisons) + 1), index=comparisons.index)
     ran = comparisons[comparisons["n"] > 0]
     sd = ran["mde"] * ran["n"] ** 0.5 / 2.8
     needed = pd.array([stats.questions_needed(one, effect) for one in sd], dtype="Int64")
-    return named_pair(ran).assign(
-        n=ran["n"], differ=ran["differ"].astype("Int64"), test=ran["test"], p=ran["p_value"].map(p_text), t=ran["p_t"].map(p_text),
-        agree=ran["tests_disagree"].map({True: "NO", False: "yes"}), MDE=ran["mde"], needed=needed,
-    ).rename(columns={"t": "p (t)", "needed": "questions needed"})  # fmt: skip
+    return pd.DataFrame(
+        {
+            PAIR: _numbered(ran, numbers[ran.index]), "p": ran["p_value"].map(p_text), "p (t)": ran["p_t"].map(p_text),
+            "agree": ran["tests_disagree"].map({True: "NO", False: "yes"}), "test": ran["test"], "n": ran["n"],
+            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "questions needed": needed,
+        }
+    )  # fmt: skip
+
+
+def _numbered(rows: pd.DataFrame, numbers: pd.Series) -> pd.Series:
+    return numbers.astype(str) + ". " + rows["candidate"] + " − " + rows["baseline"]
 
 
 def agreement(comparisons: pd.DataFrame) -> str:
@@ -641,15 +650,26 @@ def agreement(comparisons: pd.DataFrame) -> str:
         return "There is no test to compare."
     if not apart:
         return "Student's t and the permutation test agree on which side of the level each comparison falls."
-    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test fall on different sides of the level: too close to call."
+    where = "fall on different sides of the level: too close to call."
+    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test {where}"
 
 
 def clustered(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `clusters.compare_designated` to read."""
-    return named_pair(rows).assign(
-        difference=interval(rows["delta"], rows["low"], rows["high"], "+.3f"), p=rows["p_value"].map(p_text), n=rows["n"],
-        documents=rows["clusters"], design=rows["design_effect"], effective=rows["n_effective"], advice=rows["advice"],
-    ).rename(columns={"design": "design effect", "effective": "effective n", "advice": "what would help"})  # fmt: skip
+    return pd.DataFrame(
+        {
+            PAIR: _numbered(rows, rows["number"]), "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "p": rows["p_value"].map(p_text), "n": rows["n"], "documents": rows["clusters"],
+            "design effect": rows["design_effect"].map("{:.2f}".format).replace("nan", figures.DASH),
+            "effective n": rows["n_effective"].map("{:.0f}".format).replace("nan", figures.DASH), "would help": rows["advice"],
+        }
+    )  # fmt: skip
+
+
+def advised(rows: pd.DataFrame) -> str:
+    """What the words of the last column mean, for its caption; those that occur."""
+    words = [word for word in clusters.ADVICE if word in set(rows["advice"])]
+    return " ".join(f"{word.capitalize()}: {clusters.ADVICE[word]}." for word in words)
 
 
 def clustered_sentence(rows: pd.DataFrame, across: int) -> str:
@@ -676,10 +696,15 @@ def claims(rows: pd.DataFrame) -> pd.DataFrame:
             "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
             "margin": rows["margin"], "n": rows["n"],
             "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
-            "questions needed": rows["needed"].astype("Int64"),
+            "questions needed": _if_open(rows),
         }
     )  # fmt: skip
     return frame
+
+
+def _if_open(rows: pd.DataFrame) -> pd.Series:
+    """How many questions a claim would take, where it is neither shown nor refuted."""
+    return rows["needed"].where(rows["verdict"].isin(["not shown", "tests disagree"])).astype("Int64")
 
 
 def slices(rows: pd.DataFrame) -> pd.DataFrame:
@@ -721,8 +746,8 @@ def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
         return f"The gold set has no two parts of at least {few} scored questions each, so nothing could be held out."
     dev, other = rows.to_dict("records")
     return (
-        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there and "
-        f"{interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
+        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there "
+        f"and {interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
         "questions, so their means differ by more than luck in choosing."
     )
 
@@ -734,7 +759,7 @@ def considered(rows: pd.DataFrame) -> pd.DataFrame:
             "system": rows["system"], "verdict": rows["verdict"], "P95 ms": rows["p95_ms"].map("{:.1f}".format), "mean": rows["mean"],
             "minus best [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
             "p as good (Holm)": rows["p_as_good"].map(p_text),
-            "questions needed": rows["needed"].astype("Int64"),
+            "questions needed": _if_open(rows),
         }
     )  # fmt: skip
 
@@ -768,6 +793,12 @@ def tied(panel, price: pd.DataFrame, **draws) -> tuple[str, int]:
         return "none, since no latency was measured", 0
     pick, names = recommend.cheapest_tied(rows)
     return pick, len(names)
+
+
+def held_out(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `ranking.held_out` to read."""
+    means = interval(rows["mean"], rows["low"], rows["high"])
+    return pd.DataFrame({"questions": rows["questions"], "system": rows["system"], "mean": means, "n": rows["n"]})
 
 
 def by_chunker(
