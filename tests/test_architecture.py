@@ -47,6 +47,8 @@ ALLOWED = {
     "drafting": {"chunking", "corpus", "gold", "tokens"},
     "grading": set(),
     "metrics": set(),
+    "judgements": {"corpus", "gold"},
+    "holes": {"corpus", "grading", "judgements", "metrics"},
     "trec": {"metrics"},
     "stats": set(),
     "decisions": set(),
@@ -75,7 +77,7 @@ ALLOWED = {
     "depth": {"metrics", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
     "book": set(),
-    "commands": {"corpus", "metrics", "pdf", "quality", "stats", "trec"},
+    "commands": {"corpus", "judgements", "metrics", "pdf", "quality", "stats", "tables", "trec"},
     "cli": {"book", "build", "commands", "embedding", "engines", "provenance", "tables"},
 }
 HEAVY = {

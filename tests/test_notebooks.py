@@ -34,6 +34,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "42_depth",
         "45_damage",
         "50_statistics",
+        "55_labels",
         "60_groundedness",
     ]
     for path in NOTEBOOKS:

@@ -2,7 +2,7 @@
 
 Read the modules in this order: records, provenance, corpus, layout, child, pdfchild, pagecache, pdf, scans, quality, ocr,
 rapid, engines, converters, calibration, tokens, chunking, embedding, onnxmodel, packaged, vectors, retrieval, lexical,
-learned, rerank, gold, drafting, grading, metrics, trec, stats, decisions, depth, tables, sweep, twins, damage, figures,
+learned, rerank, gold, drafting, grading, metrics, judgements, holes, trec, stats, decisions, depth, tables, sweep, twins, damage, figures,
 report, views, build, book, commands, cli.
 """
 
