@@ -95,7 +95,8 @@ class Labels:
 
     def _counts(self, span: Span, query: Query, units: Units) -> bool:
         own = [item for item in query.evidence if applicable(item, self.rule)]
-        return any(counts(unit, item, self.rule) for unit in units.twins(span) for item in own)
+        same = (span,) if self.rule.match == "same_document" else units.twins(span)
+        return any(counts(unit, item, self.rule) for unit in same for item in own)
 
     def _is_refused(self, span: Span, query_id: str) -> bool:
         """Inside a span that was read and refused, or the same text as one. What only overlaps one may hold an answer beside it."""
