@@ -102,6 +102,7 @@ def test_bounds_are_those_of_every_set_of_answers(metric):
         else:
             loose += 1
             assert got.low <= ends[0] + 1e-9 and got.high >= ends[1] - 1e-9, texts
+    assert got.low >= (0 if len(sides) == 1 else -1) and got.high <= 1
     assert (loose > 0) == metric.startswith("evidence_ndcg")
 
 
@@ -385,7 +386,18 @@ def test_the_notebook_holds_for_a_tiny_corpus_and_its_worklist_comes_back(execut
     work.assign(grade="0").to_csv(root / "filled.csv", index=False)
     assert cli.main(["judge", "toy", str(root / "filled.csv"), "--by", "maintainers"]) == 0
     assert f"{len(work)} added" in capsys.readouterr().out
-    build.run(root, "toy", "55_labels", say=lambda text: None)
-    assert tables.read_csv(folder / "flips.csv")["flips"].to_list() == ["cannot flip"]
-    assert tables.read_csv(folder / "worklist.csv").empty
-    assert (tables.read_csv(folder / "labels.csv").query("metric == 'evidence_ndcg@10'")["judged"] > 0.5).all()
+    corpus, queries = tables.latest_inputs(root, "toy")
+    refused = judgements.load(root / "data/toy/judgments.jsonl", corpus, queries)
+    hits = tables.read_hits(root / "runs/toy/base/30_sweep/hits.jsonl")
+    label = holes.labeller(
+        unit_sets(corpus, tables.read_units(root / "runs/toy/base/10_ingest/units.jsonl")), corpus, refused
+    )
+    pairs = holes.compared(
+        tables.read_csv(root / "runs/toy/base/50_statistics/comparisons.csv"),
+        label,
+        hits,
+        queries,
+        holes.chunkers(hits),
+    )
+    assert holes.comparison_table(pairs)["flips"].to_list() == ["cannot flip"]
+    assert holes.worklist(pairs, queries, corpus, hits, 10).empty

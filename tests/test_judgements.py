@@ -31,7 +31,15 @@ CORPUS = of(TEXT)
 
 def line(span=KILN, query_id="tea", **other):
     text = CORPUS.text(span)
-    row = {"query_id": query_id, "span": str(span), "grade": 0, "by": "maintainers", "date": "2026-01-31", "answer": ""}
+    row = {
+        "query_id": query_id,
+        "question": "Why?" if query_id == "none" else "How hot?",
+        "span": str(span),
+        "grade": 0,
+        "by": "maintainers",
+        "date": "2026-01-31",
+        "answer": "",
+    }
     return (
         row
         | {
@@ -89,7 +97,7 @@ WRONG = {
     "not JSON": ("{", "not JSON"),
     "no object": ("[1]", "expected an object"),
     "unknown key": (line(graed=1), r"unknown key 'graed' \(did you mean 'grade'\?\)"),
-    "missing key": ({"query_id": "tea"}, "no 'span'; write these lines with 'localeval judge'"),
+    "missing key": ({"query_id": "tea"}, "no 'question'; write these lines with 'localeval judge'"),
     "no text": (line(by=3), "'by' must be a text"),
     "nobody": (line(by=" "), "no 'by'"),
     "grade below": (line(grade=-1), "grade '-1' is not a whole number from 0"),
@@ -98,7 +106,6 @@ WRONG = {
     "grade too high": (line(grade=101), "grade '101' is not"),
     "date": (line(date="31.1.2026"), "date '31.1.2026' is no date"),
     "source": (line(source="guessed"), "unknown source 'guessed'"),
-    "question": (line(query_id="te"), r"no question 'te' \(did you mean 'tea'\?\)"),
     "span": (line() | {"span": "a.txt"}, "'a.txt' is no span"),
     "backwards": (line() | {"span": "a.txt#9-3"}, "'a.txt#9-3' is no span"),
     "document": (line() | {"span": "b.txt#0-4"}, "no document 'b.txt' in the corpus"),
@@ -122,6 +129,12 @@ def test_a_wrong_line_is_named_with_its_remedy(tmp_path, what):
     ) as error:
         judgements.load(path, CORPUS, QUERIES)
     assert "\n" not in str(error.value)
+
+
+def test_a_judgement_of_a_question_that_is_not_asked_is_left_out_and_counted(tmp_path):
+    path = written(tmp_path / "j", line(), line(CLOCK, question="How cold?"), line(CLOCK, "gone"))
+    assert [one.span for one in judgements.load(path, CORPUS, QUERIES)] == [KILN]
+    assert judgements.left_out(path, QUERIES) == 2 and judgements.left_out(tmp_path / "none yet", QUERIES) == 0
 
 
 def test_judgements_that_contradict_each_other(tmp_path):
@@ -149,7 +162,8 @@ def worklist(path, *rows, delimiter=",", mark=""):
 def cell(span=KILN, query_id="tea", grade="0", answer="", **other):
     text = CORPUS.text(span)
     return {
-        "query_id": query_id, "question": "q", "span": str(span), "text": text, "grade": grade, "answer": answer,
+        "query_id": query_id, "question": "Why?" if query_id == "none" else "How hot?", "span": str(span), "text": text,
+        "grade": grade, "answer": answer,
         "sha256": judgements.fingerprint(text), **other,
     }  # fmt: skip
 
@@ -179,6 +193,7 @@ def test_a_filled_worklist_becomes_lines_of_the_file(tmp_path, delimiter, mark):
 
 BAD_CELLS = {
     "question": (cell(query_id="te"), "no question 'te'"),
+    "other words": (cell(question="How cold?"), "tea now asks 'How hot.'; run 55_labels again"),
     "text": (cell(sha256="0" * 16), "the text of a.txt#25-50 is not what the worklist showed; run 55_labels again"),
     "beyond": (cell() | {"span": "a.txt#25-5000"}, "is not what the worklist showed"),
     "words": (cell(grade="yes"), "grade 'yes' is not a whole number"),

@@ -250,6 +250,9 @@ def _additive(metric: str, sides, places, keys) -> Reach:
             exact = exact and not own
             spare["high" if sign < 0 else "low"] -= own_shares
     lows, highs = (_best_choice(base, shares + spare[end], sign) for end, sign in (("low", -1), ("high", 1)))
+    lows, highs = (
+        tuple(float(end) for end in np.clip(ends, 1.0 - len(signs), 1.0)) for ends in (lows, highs)
+    )  # all it can be
     single = base[1] + shares[1] - base[0] if count else ()
     return Reach(float(base[0]), lows, highs, dict(zip(keys, map(float, single), strict=True)), exact)
 
@@ -496,7 +499,14 @@ def worklist(found: Sequence[Compared], queries: Sequence[Query], corpus: Corpus
     for item in sorted(about, key=lambda item: (-round(influence[item], 9), item[0], about[item])):
         span, ranks = about[item], seen.get(item, ())
         page = corpus.layouts[span.doc_id].page_of(span)
-        place = (len(rows) + 1, item[0], texts[item[0]], str(span), "" if page is None else page + 1, corpus.text(span))
+        place = (
+            len(rows) + 1,
+            item[0],
+            texts[item[0]],
+            str(span),
+            "" if page is None else page + 1,
+            " ".join(corpus.text(span).split()),
+        )
         facts = (influence[item], " ".join(map(str, sorted(where[item]))), len(ranks), min(ranks, default=None))
         rows.append((*place, "", "", "", "", *facts, fingerprint(corpus.text(span))))
     return pd.DataFrame(rows, columns=list(WORKLIST))

@@ -2,12 +2,14 @@
 
 One JSON object a line of `data/<study>/judgments.jsonl`:
 
-    {"query_id": "water-01", "span": "water.pdf#310-720", "grade": 0, "by": "maintainers", "date": "2026-01-31", "answer": "",
-     "quote": "Pipes that stood still", "until": "flush the pipe first.", "sha256": "0f3a9c51d2e4b687", "source": "worklist"}
+    {"query_id": "water-01", "question": "How long must water boil?", "span": "water.pdf#310-720", "grade": 0, "by": "maintainers",
+     "date": "2026-01-31", "answer": "", "quote": "Pipes that stood still", "until": "flush the pipe first.",
+     "sha256": "0f3a9c51d2e4b687", "source": "worklist"}
 
 `grade` 0: nothing in the span answers the question. Above 0, `answer` holds the words that do, and they become evidence, so that a label
 never depends on how a chunker cut the text. The span is believed where the text under it has the hash; else it is found again by
-the words it begins and ends with.
+the words it begins and ends with. A judgement holds for the question it was made for, word for word: where a run does not ask it, it is
+left out, and counted.
 """
 
 from __future__ import annotations
@@ -28,27 +30,38 @@ from localeval.gold import GRADES, SHOWN, anchor, find_quote
 from localeval.records import SOURCES, BadInput, Evidence, Judgement, Query, Span, near
 
 ENDS = 60  # characters kept of both ends of a judged unit
-KEYS = ("query_id", "span", "grade", "by", "date", "answer", "quote", "until", "sha256", "source")
+KEYS = ("query_id", "question", "span", "grade", "by", "date", "answer", "quote", "until", "sha256", "source")
 ASKED = ("grade", "answer", "by", "date")  # columns of a worklist that a person fills in
 
 
 def load(path: Path, corpus: Corpus, queries: Sequence[Query]) -> list[Judgement]:
-    """Every judgement of the file, resolved in the corpus; none where there is no file yet. A line that is wrong is named."""
+    """Every judgement of a question of this run, resolved in the corpus; none where there is no file yet. A line that is wrong is named."""
     known, seen, found = {query.query_id: query for query in queries}, {}, []
-    for where, row in _objects(path) if path.is_file() else ():
-        one = _resolved(_typed(row, where), where, corpus)
-        if one.query_id not in known:
+    for where, row in _typed_rows(path):
+        if seen.setdefault((row["query_id"], row["span"]), where) != where:
+            other = seen[row["query_id"], row["span"]]
             raise BadInput(
-                f"{where}: no question {one.query_id!r}{near(one.query_id, known)}; mend the id, or remove the line"
+                f"{where}: {row['span']} is judged for {row['query_id']} on another line too ({other}); keep one"
             )
-        if seen.setdefault((one.query_id, one.span), where) != where:
-            raise BadInput(
-                f"{where}: {one.span} is judged for {one.query_id} on another line too ({seen[one.query_id, one.span]}); keep one"
-            )
-        _against_gold(one, known[one.query_id], where)
-        found.append((where, one))
+        if _asked(row, known):
+            found.append((where, _resolved(row, where, corpus)))
+            _against_gold(found[-1][1], known[row["query_id"]], where)
     _agreeing(found)
     return [one for _, one in found]
+
+
+def left_out(path: Path, queries: Sequence[Query]) -> int:
+    """Judgements of the file whose question this run does not ask, or asks in other words."""
+    known = {query.query_id: query for query in queries}
+    return sum(not _asked(row, known) for _, row in _typed_rows(path))
+
+
+def _typed_rows(path: Path) -> Iterable[tuple[str, dict]]:
+    return ((where, _typed(row, where)) for where, row in (_objects(path) if path.is_file() else ()))
+
+
+def _asked(row: dict, known: dict[str, Query]) -> bool:
+    return row["query_id"] in known and known[row["query_id"]].text == row["question"]
 
 
 def _agreeing(found: Sequence[tuple[str, Judgement]]) -> None:
@@ -261,6 +274,10 @@ def _filled(line: dict, where: str, corpus: Corpus, known: dict[str, Query], by:
     query_id, text = str(line.get("query_id", "")).strip(), str(line.get("span", ""))
     if query_id not in known:
         raise BadInput(f"{where}: no question {query_id!r}{near(query_id, known)}")
+    if "question" in line and line["question"] != known[query_id].text:
+        raise BadInput(
+            f"{where}: {query_id} now asks {known[query_id].text[:SHOWN]!r}; run 55_labels again and judge its new worklist"
+        )
     span = _span(text, where, corpus)
     if (
         span.end > len(corpus[span.doc_id].text)
@@ -269,12 +286,12 @@ def _filled(line: dict, where: str, corpus: Corpus, known: dict[str, Query], by:
         raise BadInput(
             f"{where}: the text of {span} is not what the worklist showed; run 55_labels again and judge its new worklist"
         )
-    given = {key: str(line.get(key, "") or "") for key in ASKED}
+    given = {key: str(line.get(key, "") or "").strip() for key in ASKED}
     whole = anchor(corpus, span)["quote"].strip()
     row = _typed(
         {
-            "query_id": query_id, "span": str(span), "grade": given["grade"], "by": given["by"] if given["by"].strip() else by,
-            "date": given["date"] if given["date"].strip() else today.isoformat(), "answer": given["answer"].strip(),
+            "query_id": query_id, "question": known[query_id].text, "span": str(span), "grade": given["grade"],
+            "by": given["by"] or by, "date": given["date"] or today.isoformat(), "answer": given["answer"],
             "quote": _whole_words(whole, ENDS), "until": _whole_words(whole[::-1], ENDS)[::-1],
             "sha256": fingerprint(corpus.text(span)), "source": str(line.get("source", "") or "worklist"),
         },
