@@ -243,7 +243,7 @@ def test_robust_scores_by_hand(corpus, units):
     label = holes.labeller(units, corpus, [said(Span("a.txt", 25, 48))])("chunk/contains")
     hits = {("sentence/x", "tea"): down(*spans("a.txt", 4, 1, 2, 0))}
     found = holes.rankings(label, hits, [TEA], holes.chunkers(hits))
-    table = holes.by_system(holes.pooled(found, 2), ["rr", "bpref", "infap"], 2).set_index("metric")
+    table = holes.by_system(holes.pooled(found, 2), ["rr", "bpref", "infap"], 2, ["rr"]).set_index("metric")
     assert table["plain"].to_list() == pytest.approx([1 / 4, 0.0, 1 / 4], abs=1e-4)
     assert table.loc["rr", "condensed"] == 1 / 2 and table.loc["rr", "judged"] == 1 / 2
     assert (table.loc["rr", "low"], table.loc["rr", "high"]) == (1 / 4, 1.0) and math.isnan(table.loc["bpref", "low"])

@@ -57,6 +57,7 @@ class Labels:
             if not one.grade:
                 self._refused[one.query_id].append(one.span)
         self._keys: dict[Span, str] = {}
+        self._counting: dict[tuple[Query, str], set[Span]] = {}
 
     @staticmethod
     def about_documents(rule: str) -> bool:
@@ -79,30 +80,37 @@ class Labels:
             return Ranking(graded)
         spans = [hit.span for hit in hits]
         ranking = collapse(spans, units) if self.rule.unit in ("page", "document", "section") else spans
-        known, refused, left, seen = {rank for rank, _ in graded.gains}, [], [], set()
+        known, holding = {rank for rank, _ in graded.gains}, self._holding(query, chunker)
+        said, refused, left, seen = self._refused.get(query.query_id, ()), [], [], set()
         for rank, span in enumerate(ranking, 1):
+            if rank in known or span in holding:
+                continue
             key = self.key(span)
-            if rank in known or self._counts(span, query, units) or (key in seen and not self.whole):
+            if key in seen and not self.whole:
                 continue
             seen.add(key)
-            if self._is_refused(span, query.query_id):
+            if self._is_refused(span, key, said):
                 refused.append(rank)
             else:
                 left.append((rank, span, key))
         gains = tuple(sorted((*graded.gains, *((rank, 0.0) for rank in refused))))
-        ideal = graded.ideal + (0.0,) * len(self._refused.get(query.query_id, ()))
+        ideal = graded.ideal + (0.0,) * len(said)
         return Ranking(replace(graded, gains=gains, ideal=ideal), tuple(left))
 
-    def _counts(self, span: Span, query: Query, units: Units) -> bool:
-        own = [item for item in query.evidence if applicable(item, self.rule)]
-        same = (span,) if self.rule.match == "same_document" else units.twins(span)
-        return any(counts(unit, item, self.rule) for unit in same for item in own)
+    def _holding(self, query: Query, chunker: str) -> set[Span]:
+        """Every unit of the chunker that counts for the query, copies of their texts among them; looked up once."""
+        if (query, chunker) not in self._counting:
+            units, found = self._units[chunker], set()
+            for item in (item for item in query.evidence if applicable(item, self.rule)):
+                near = units.of(item.span.doc_id) if self.whole else units.touching(item.span)
+                found.update(unit for unit in near if counts(unit, item, self.rule))
+            copies = (copy for unit in found for copy in units.twins(unit))
+            self._counting[query, chunker] = found if self.rule.match == "same_document" else found.union(copies)
+        return self._counting[query, chunker]
 
-    def _is_refused(self, span: Span, query_id: str) -> bool:
+    def _is_refused(self, span: Span, key: str, refused: Sequence[Span]) -> bool:
         """Inside a span that was read and refused, or the same text as one. What only overlaps one may hold an answer beside it."""
-        if self.whole:
-            return False
-        return any(one.contains(span) or self.key(one) == self.key(span) for one in self._refused.get(query_id, ()))
+        return not self.whole and any(one.contains(span) or self.key(one) == key for one in refused)
 
 
 def labeller(
@@ -134,6 +142,12 @@ def rankings(labels: Labels, hits: dict, queries: Sequence[Query], chunker: dict
         for query in queries
         if (system, query.query_id) in hits
     }
+
+
+def enough(hits: dict, metric: str, rule: str) -> dict:
+    """As many hits as the metric can see under the rule: its cut where chunks are ranked; all where they make coarser units."""
+    cut = metrics.parse(metric)[1] if ScoringRule.parse(rule).unit == "chunk" else None
+    return hits if cut is None else {key: ranked[:cut] for key, ranked in hits.items()}
 
 
 def judged(ranking: Ranking, cut: int) -> float:
@@ -354,10 +368,11 @@ def flips(table: dict[str, Reach]) -> str:
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def by_system(found: Rankings, names: Sequence[str], cut: int):
+def by_system(found: Rankings, names: Sequence[str], cut: int, bounded: Sequence[str] = ()):
     """Means of every system: plain, condensed (without open hits) and both ends of the bounds, beside the share of hits that is judged.
 
-    Columns: system, n (questions with a value), judged, metric, plain, condensed, low, high, exact; NaN where a metric has no bounds.
+    bounded: those of the names whose bounds are wanted; the others have NaN there. Columns: system, n (questions with a
+    value), judged, metric, plain, condensed, low, high, exact.
     """
     import pandas as pd
 
@@ -368,7 +383,7 @@ def by_system(found: Rankings, names: Sequence[str], cut: int):
         for name in names:
             plain = _mean(metrics.measure(one.graded, name) for one in own.values())
             closed = _mean(metrics.measure(metrics.condensed(one.graded), name) for one in own.values())
-            ends = [reach(name, one) for one in own.values()] if name.partition("@")[0] in BOUNDED else []
+            ends = [reach(name, one) for one in own.values()] if name in bounded else []
             low, high = (_mean(getattr(one, end) for one in ends) for end in ("low", "high"))
             rows.append((system, len(own), share, name, plain, closed, low, high, all(one.exact for one in ends)))
     return pd.DataFrame(rows, columns=["system", "n", "judged", "metric", "plain", "condensed", "low", "high", "exact"])
@@ -408,13 +423,12 @@ def compared(
     found = []
     for row in comparisons[comparisons["designated"]].to_dict("records"):
         metric, rule, sides = row["metric"], row["rule"], (row["baseline"], row["candidate"])
-        cut, own = metrics.parse(metric)[1], [query for query in queries if query.origin == row["origin"]]
+        own = [query for query in queries if query.origin == row["origin"]]
         made.setdefault(rule, labels(rule))
         pair = {side: chunker[side] for side in sides if side in chunker}
-        wanted = {(side, query.query_id) for side in pair for query in own}
-        # a coarser unit needs more than the first k chunks
-        deep = None if cut is None or ScoringRule.parse(rule).unit != "chunk" else cut
-        ranked = rankings(made[rule], {key: hits[key][:deep] for key in wanted if key in hits}, own, pair)
+        asked = {(side, query.query_id) for side in pair for query in own}
+        seen = enough({key: hits[key] for key in asked if key in hits}, metric, rule)
+        ranked = rankings(made[rule], seen, own, pair)
         known = len(pair) == len(set(sides)) and has_bounds(metric, rule)
         reaches = bounds(metric, ranked, sides[1], sides[0]) if known else {}
         found.append(Compared(metric, rule, *sides, row["origin"], reaches, ranked))
@@ -545,8 +559,9 @@ def pool_bias(labels: Labels, hits: dict, queries: Sequence[Query], chunker: dic
     import pandas as pd
 
     late = {(query.query_id, item.span) for query in queries for item in query.evidence if item.source != "authored"}
+    by_family = _contributed(late, hits, chunker, cut)
+    hits = enough(hits, metric, str(labels.rule)) if late else {}
     whole = rankings(labels, hits, queries, chunker)
-    by_family = _contributed(late, hits, chunker, labels, cut)
     rows = []
     for name in dict.fromkeys(map(family, chunker)) if late else ():
         others = set().union(*(found for other, found in by_family.items() if other != name))
@@ -567,7 +582,7 @@ def _score(metric: str, found: Rankings, system: str) -> float:
     return _mean(value for value in values if value is not None)
 
 
-def _contributed(late: set, hits: dict, chunker: dict[str, str], labels: Labels, cut: int) -> dict[str, set]:
+def _contributed(late: set, hits: dict, chunker: dict[str, str], cut: int) -> dict[str, set]:
     """family -> labels that some hit among the first `cut` of one of its systems holds."""
     by_query, found = defaultdict(list), {family(name): set() for name in chunker}
     for query, span in late:
