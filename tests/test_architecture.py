@@ -51,6 +51,8 @@ ALLOWED = {
     "drafting": {"chunking", "corpus", "gold", "tokens"},
     "grading": set(),
     "metrics": set(),
+    "judgements": {"corpus", "gold"},
+    "holes": {"corpus", "grading", "judgements", "metrics"},
     "trec": {"metrics"},
     "stats": set(),
     "clusters": {"stats"},
@@ -110,7 +112,7 @@ ALLOWED = {
         "tables",
     },
     "book": set(),
-    "commands": {"corpus", "metrics", "pdf", "quality", "stats", "trec"},
+    "commands": {"corpus", "judgements", "metrics", "pdf", "quality", "stats", "tables", "trec"},
     "cli": {"book", "build", "commands", "embedding", "engines", "gatereport", "leaderboard", "provenance", "tables"},
 }
 HEAVY = {

@@ -38,6 +38,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "52_ranking",
         "52_simulation",
         "54_published",
+        "55_labels",
         "60_abstention",
     ]
     for path in NOTEBOOKS:

@@ -994,3 +994,90 @@ def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
         )
     bound = f"with a risk certified to be at most {allowed:.0%} (error {error:.0%})"
     return f"Of the thresholds {bound}: {'; '.join(parts)}."
+
+
+# Labels and their holes
+
+
+def label_rows(before: pd.DataFrame, after: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """`holes.by_system` of one metric, of the gold set alone and with what was judged since, one row a system."""
+    one, two = (frame[frame["metric"] == metric].set_index("system") for frame in (before, after))
+    rows = pd.DataFrame(index=two.index)
+    rows["n"] = two["n"]
+    rows["judged, gold alone"], rows["judged now"] = (
+        one["judged"].map("{:.1%}".format),
+        two["judged"].map("{:.1%}".format),
+    )
+    rows[f"{metric}, gold alone"], rows[f"{metric} now"] = one["plain"], two["plain"]
+    rows["worst case"], rows["best case"], rows["condensed"] = two["low"], two["high"], two["condensed"]
+    return rows.reset_index()
+
+
+def robust_rows(after: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """`holes.by_system`: every metric plain, and condensed where the whole name allows it, one row a system."""
+    rows = after.drop_duplicates("system")[["system", "n"]].set_index("system")
+    for name in names:
+        own = after[after["metric"] == name].set_index("system")
+        rows[name] = own["plain"]
+        if name not in ("bpref", "infap"):
+            rows[f"{name}, condensed"] = own["condensed"]
+    return rows.reset_index()
+
+
+def flip_rows(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """`holes.comparison_table` of the gold set alone and with what was judged since, one row a comparison."""
+    measure = after["metric"] + ", " + after["rule"] + ", " + after["origin"]
+    ends = [
+        minus(f"{low:+.3f} to {high:+.3f}") if n else None
+        for low, high, n in zip(after["low"], after["high"], after["n"], strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "candidate − baseline": after["candidate"] + " − " + after["baseline"], "measure": measure, "n": after["n"],
+            "difference, gold alone": before["delta"].map(_signed), "order, gold alone": before["flips"],
+            "difference now": after["delta"].map(_signed), "it could be": ends, "order now": after["flips"],
+            "open hits": after["open"], "answers that suffice": after["answers"].map(lambda count: None if pd.isna(count) else f"{count}"),
+        }
+    )  # fmt: skip
+
+
+def _signed(value: float) -> str | None:
+    return None if pd.isna(value) else minus(f"{value:+.3f}")
+
+
+def worklist_rows(worklist: pd.DataFrame, count: int, most: int = 400) -> pd.DataFrame:
+    """The first rows of a worklist to read: question, the text of the hit (cut short), where it stands, and what hangs on it."""
+    rows = worklist.head(count)
+    texts = rows["text"].map(lambda text: " ".join(text.split()))
+    shown = texts.where(texts.str.len() <= most, texts.str[:most] + " …")
+    return pd.DataFrame(
+        {
+            "query_id": rows["query_id"], "question": rows["question"], "text of the hit": shown, "span": rows["span"],
+            "influence": rows["influence"], "comparisons": rows["comparisons"], "systems": rows["systems"],
+        }
+    )  # fmt: skip
+
+
+def judged_sentence(rows: pd.DataFrame, metric: str, cut: int) -> str:
+    """How much of the top the best system's hits are judged, and between what its score lies."""
+    own = rows[(rows["metric"] == metric) & rows["plain"].notna()]
+    if own.empty:
+        return "No question here has a value, so there is nothing that a judgement could change."
+    best = own.loc[own["plain"].idxmax()]
+    ends = (
+        ""
+        if pd.isna(best["low"])
+        else f" Its {metric} of {best['plain']:.2f} could be anything from {best['low']:.2f} to {best['high']:.2f}."
+    )
+    return f"Of the first {cut} hits of {best['system']}, somebody judged {best['judged']:.0%}; the others count as misses.{ends}"
+
+
+def flip_sentence(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    """How many comparisons the holes leave open, before and after hits were judged."""
+    if not (after["n"] > 0).any():
+        return "No designated comparison has figures."
+    counts = [int(frame["flips"].isin(["can flip", "may flip"]).sum()) for frame in (before, after)]
+    held = int((after["flips"] == "cannot flip").sum())
+    known = int((after["n"] > 0).sum())
+    turned = f"open hits could turn {counts[1]} round ({counts[0]} by the gold set alone)"
+    return f"Of {known} designated comparisons, {turned}; {held} stand whatever they hold."
