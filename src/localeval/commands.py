@@ -140,7 +140,7 @@ def scored(
         values = {query: row[name] for query, row in table.items() if row[name] is not None}
         best = [got.ceiling[query][name] or 0.0 for query in values]
         about = asdict(stats.interval(list(values.values()), binary=metrics.is_binary(name)))
-        gain = {"gain": how.gain} if name.partition("@")[0] == "ndcg" else {}
+        gain = {"gain": how.gain} if name.partition("@")[0] in trec.LABELLED else {}
         without = sum(row[name] is None for row in got.values.values())
         highest = math.fsum(best) / len(best) if best else math.nan
         rows.append({"metric": name, **gain, **about, "ceiling": highest, "not_eligible": without})
