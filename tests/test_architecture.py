@@ -105,6 +105,7 @@ ALLOWED = {
         "grading",
         "metrics",
         "provenance",
+        "ranking",
         "stats",
         "sweep",
         "tables",
