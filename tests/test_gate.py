@@ -477,13 +477,13 @@ def test_the_mode_that_spoke_is_said_and_anytime_wants_the_look():
 
 
 def test_many_looks_keep_the_error_rate_in_mode_anytime_and_not_in_mode_fixed():
-    """30 histories of 20 changes that are not worse in truth, on 25 questions: how often does a gate ever fail one of them?
+    """20 histories of 20 changes that are not worse in truth, on 25 questions: how often does a gate ever fail one of them?
 
     Fixed: 2.5 % a look, so about 40 % of the histories. Anytime: 5 % of them, plus three standard errors.
     """
     rng, failed = np.random.default_rng(5), {"fixed": 0, "anytime": 0}
     base = table(np.full(25, 0.5))
-    for _ in range(30):
+    for _ in range(20):
         looks = [table(0.5 + rng.uniform(-0.5, 0.5, 25)) for _ in range(20)]
         for mode in failed:
             said = (
@@ -491,7 +491,7 @@ def test_many_looks_keep_the_error_rate_in_mode_anytime_and_not_in_mode_fixed():
                 for look, one in enumerate(looks, 1)
             )
             failed[mode] += "FAIL" in said
-    most = 30 * 0.05 + 3 * math.sqrt(30 * 0.05 * 0.95)
+    most = 20 * 0.05 + 3 * math.sqrt(20 * 0.05 * 0.95)
     assert failed["anytime"] <= most < failed["fixed"]
 
 
@@ -733,7 +733,6 @@ def test_a_run_older_than_its_inputs_is_not_judged(toy_as_it_is):
     gold.write_text(gold.read_text().replace("How warm", "How hot"))
     code, _, problem = call("gate", "toy")
     assert code == 2 and "20_gold, 30_sweep, 40_rerank is older than its code, parameters or data" in problem
-    assert call("baseline", "toy", "--reason", "x")[0] == 2
 
 
 def test_a_run_whose_gains_were_edited_is_not_judged(toy):
@@ -764,24 +763,24 @@ def test_published_results_can_be_judged_and_a_publication_keeps_the_baseline(to
     assert bases.read(root / "results/toy/baseline.json", "toy")[0].systems["section/bm25"].answers["t1"].hits is None
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "params/toy/gate.yml: missing; the gate needs at least the line"),
-        ("systms: [a]\n", "unknown 'systms' (did you mean 'systems'?)"), ("systems: section/bm25\n", "'systems' must be list"),
-        ("systems: [section/bm25]\nalpha: high\n", "'alpha' must be float"), ("systems: [section/bm25]\nsystems: [x]\n", "given twice"),
-        ("systems: [section/bm25]\nmust_hit: {questions: [t11]}\n", "'t11' is no answerable human question of the gold (did you mean"),
-        ("systems: [section/bm25]\nmust_hit: {questions: [t8]}\n", "'t8' is no answerable human question"),
-        ("systems: [section/bm25]\norigin: templated\n", "templated"),
-    ],
-)  # fmt: skip
-def test_a_settings_file_that_cannot_be_meant_is_one_line(toy, text, message):
+NOT_MEANT = [
+    (None, "params/toy/gate.yml: missing; the gate needs at least the line"),
+    ("systms: [a]\n", "unknown 'systms' (did you mean 'systems'?)"), ("systems: section/bm25\n", "'systems' must be list"),
+    ("systems: [section/bm25]\nalpha: high\n", "'alpha' must be float"), ("systems: [section/bm25]\nsystems: [x]\n", "given twice"),
+    ("systems: [section/bm25]\nmust_hit: {questions: [t11]}\n", "'t11' is no answerable human question of the gold (did you mean"),
+    ("systems: [section/bm25]\nmust_hit: {questions: [t8]}\n", "'t8' is no answerable human question"),
+    ("systems: [section/bm25]\norigin: templated\n", "templated"),
+]  # fmt: skip
+
+
+def test_a_settings_file_that_cannot_be_meant_is_one_line(toy):
     root, call = toy
     call("baseline", "toy")
     path = root / "params/toy/gate.yml"
-    path.unlink() if text is None else path.write_text(text)
-    code, said, problem = call("gate", "toy")
-    assert code == 2 and message in problem and len(problem.splitlines()) == 1 and said == ""
+    for text, message in NOT_MEANT:
+        path.unlink() if text is None else path.write_text(text)
+        code, said, problem = call("gate", "toy")
+        assert code == 2 and message in problem and len(problem.splitlines()) == 1 and said == "", text
 
 
 def test_a_misspelt_system_is_missing_by_name(toy):
@@ -800,6 +799,7 @@ def test_another_study_and_another_file_are_said(toy):
     assert code == 2 and "did you mean 'toy'" in problem
     code, _, problem = call("gate", "toy", "--baseline", "no.json")
     assert code == 2 and "no.json: no baseline yet" in problem
+    call("baseline", "toy")
     code, _, problem = call("gate", "toy", "--run", "runs/none")
     assert code == 2 and "runs/none: no such folder" in problem
 
@@ -829,7 +829,7 @@ def test_the_examples_are_yaml_and_call_commands_that_exist():
         text = file.read_text()
         yaml.safe_load(text)
         lines = re.findall(r"(?:run|entry): (localeval [^\n|>]+)|^ +(localeval [^\n|>]+)", text, re.M)
-        called += [re.sub(r'"\$\(.*\)"', "1", one or other).replace('"$STUDY"', "toy").split() for one, other in lines]
+        called += [(one or other).replace('"$STUDY"', "toy").replace('"$LOOK"', "2").split() for one, other in lines]
     assert len(called) == 5
     for words in called:
         assert cli._parser().parse_args([word for word in words[1:] if word]).command
