@@ -142,7 +142,15 @@ def test_comments_that_could_be_data_are_counted(tmp_path):
     assert_refused(message, tmp_path, "score", "--qrels", tmp_path / "beir", "--run", run)
 
 
-MEASURES = {"infAP": "infap", "AP": "map", "nDCG": "ndcg", "P": "p", "Success": "success", "SetP": "p", "SetR": "recall"}
+MEASURES = {
+    "infAP": "infap",
+    "AP": "map",
+    "nDCG": "ndcg",
+    "P": "p",
+    "Success": "success",
+    "SetP": "p",
+    "SetR": "recall",
+}
 
 
 @public

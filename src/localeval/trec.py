@@ -29,7 +29,12 @@ TIES = {
     "trec_eval": "by score in single precision, highest first; equal scores by document id, descending",
 }
 GAINS = {"linear": "the label", "exponential": "2^label - 1"}
-BY_GRADE = ("ndcg", "ndcg_exp", "condensed_ndcg", "condensed_ndcg_exp")  # these read labels; the others only whether a label reaches the level
+BY_GRADE = (
+    "ndcg",
+    "ndcg_exp",
+    "condensed_ndcg",
+    "condensed_ndcg_exp",
+)  # these read labels; the others only whether a label reaches the level
 LABELLED = ("ndcg", "condensed_ndcg")  # of those, the ones whose gain can be chosen
 METRICS = tuple(name for name in metrics.METRICS if not name.startswith("evidence_"))
 QRELS_COLUMNS = "query iteration document label"
