@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -58,8 +59,9 @@ def rewrite_gains(folder, change, *, metrics_too=True):
     tables.write_jsonl([row for row in map(change, rows) if row], folder / "gains.jsonl.gz")
     if metrics_too:
         names = tables.read_csv(folder / "metrics.csv")["metric"].unique()
-        scores = metrics.scores_of(tables.read_gains(folder / "gains.jsonl.gz"), names)
-        tables.write_csv(stats.summary(scores, is_binary=metrics.is_binary), folder / "metrics.csv")
+        with suppress(IndexError, ZeroDivisionError):  # from some impossible gains no metric follows
+            scores = metrics.scores_of(tables.read_gains(folder / "gains.jsonl.gz"), names)
+            tables.write_csv(stats.summary(scores, is_binary=metrics.is_binary), folder / "metrics.csv")
     (folder / leaderboard.HITS).unlink(missing_ok=True)
     sign(folder)
 
@@ -121,7 +123,7 @@ CHEATS = {
         only("t4", status="unanswerable", gains=[], covers=[], ideal=[], evidence=[]), "status of t4 is not what the gold gives"),
     "an unanswerable one answered": (
         only("t8", status="scored", gains=[[1, 2.0]], covers=[[1, [0]]], ideal=[2.0], evidence=[2], ranked=5), "status of t8"),
-    "labels changed": (only("t4", evidence=[2]), "evidence of t4 is not what the gold gives"),
+    "labels changed": (only("t4", evidence=[2], covers=[[1, [0]]]), "evidence of t4 is not what the gold gives"),
     "evidence covered twice": (only("t4", covers=[[1, [0, 1, 1]]]), "evidence is covered twice"),
     "evidence that is not there": (only("t1", covers=[[1, [0, 5]]]), "where nothing was gained, or is not there"),
     "covered without a gain": (only("t1", covers=[[1, [0]], [2, []]]), "where nothing was gained"),

@@ -462,7 +462,7 @@ def lines(report: dict) -> Iterator[str]:
         yield f"no submission yet; make one: localeval leaderboard STUDY --export SYSTEM (writes {FOLDER}/STUDY/NAME)"
     for board in report["boards"]:
         yield f"{board['study']}: {board['metric']} under {board['rule']}, {board['origin']} questions"
-        width = max(4, *(len(row["name"]) for row in board["rows"])) + 2 if board["rows"] else 6
+        width = max(4, *(len(row["name"]) for row in (*board["rows"], *board["left_out"]))) + 2
         yield f"{'name':<{width}}{'ranks':<8}{'mean':>7}  {'95 % interval':<18}{'n':>4}  gains"
         for row in board["rows"]:
             ranks = (
