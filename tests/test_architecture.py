@@ -107,6 +107,7 @@ ALLOWED = {
         "grading",
         "metrics",
         "provenance",
+        "ranking",
         "stats",
         "sweep",
         "tables",
