@@ -6,7 +6,7 @@ base        records, provenance, tokens, child
 reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid, engines, converters, calibration
 engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
             crossencoder, preview, pointwise
-labels      gold, drafting, grading, metrics, judgements, holes, trec
+labels      gold, drafting, judgements, grading, metrics, trec, holes
 tables      tables, sweep, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published
 answers     abstention, certainty
