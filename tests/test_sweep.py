@@ -374,6 +374,7 @@ def test_fewer_bits_stand_beside_the_full_model(counted):
     assert pairs == [("fixed/dense:minilm", "fixed/dense:minilm-int8")]
     assert sweep.lower_precision(systems[2:]) == [], "nothing to compare with"
     outcome = sweep.run(systems, QUERIES, engines(), repeats=1)
+    latency = stats.latency_table(outcome.timings)
     at = lambda *places: [Hit(Span("a.txt", place, place + 1), 1.0) for place in places]
     hits = {
         (pairs[0][0], "q1"): at(1, 2),
@@ -387,11 +388,11 @@ def test_fewer_bits_stand_beside_the_full_model(counted):
     rows = [(name, f"q{n}", value) for name, values in drawn.items() for n, value in enumerate(values)]
     scores = pd.DataFrame(rows, columns=["system", "query_id", "value"])
     scores = scores.assign(rule="chunk/contains", metric="rr", status="scored", origin="human")
-    (row,) = views.precisions(pairs, shared, scores, outcome.runs, "chunk/contains", "rr", "human").to_dict("records")
+    (row,) = views.precisions(pairs, shared, scores, latency, "chunk/contains", "rr", "human").to_dict("records")
     assert row["beside"] == "fixed/dense:minilm" and row["n"] == 3 and row["overlap@10"].startswith("0.25")
-    assert row["rr lost or gained"].startswith("−0.167 [")
-    empty = views.precisions([], shared.head(0), scores, outcome.runs, "chunk/contains", "rr", "human")
-    assert empty.empty and set(views.EMBEDDING) <= set(empty.columns)
+    assert row["rr lost or gained"].startswith("−0.167 [") and row["encode ms"] > 0 and row["encode ms in full"] > 0
+    empty = views.precisions([], shared.head(0), scores, latency, "chunk/contains", "rr", "human")
+    assert empty.empty and set(views.ENCODE) <= set(empty.columns)
 
 
 def test_every_model_has_its_card_run_or_not(counted, tmp_path, monkeypatch):
@@ -408,7 +409,7 @@ def test_every_model_has_its_card_run_or_not(counted, tmp_path, monkeypatch):
         and cards.loc["bge-small", "weights"] == ""
     )
     assert cards.loc["e5-small-q4", "weights"] == CARDS["e5-small-q4"].sha256[:12]
-    assert np.isnan(cards.loc["use-multilingual", "reads_tokens"]) and cards.loc["splade-tiny", "chunks_cut"] == ""
+    assert np.isnan(cards.loc["use-multilingual", "tokens_read"]) and cards.loc["splade-tiny", "chunks_cut"] == ""
 
 
 def test_every_engine_stands_with_each_chunker_below_one_another(engines):
