@@ -10,7 +10,7 @@ import pytest
 
 from localeval import embedding
 from localeval.onnxmodel import OnnxEmbedder, exported
-from localeval.records import BadInput, Span
+from localeval.records import BadInput
 from localeval.vectors import VectorCache
 
 MINILM = embedding.CARDS["minilm"]
@@ -196,23 +196,6 @@ def test_token_vectors_are_unit_rows_without_special_tokens(minilm):
     assert np.linalg.norm(tokens.astype(np.float32), axis=1) == pytest.approx(np.ones(4), abs=2e-3)
     (long,) = minilm.encode_tokens(["word " * 400])
     assert len(long) == 254
-
-
-@pytest.mark.slow
-def test_a_cross_encoder_loads_from_a_folder_and_ranks_by_logits(tiny_bert):
-    """A model of random weights with the real shape of its files: the path that real weights would take."""
-    tmp_path, model = tiny_bert("BertForSequenceClassification", num_labels=1)
-    from transformers import BertTokenizerFast
-
-    from localeval.rerank import CrossEncoder
-
-    card = embedding.ModelCard("tiny", "cross_encoder", "a tiny model of random weights", 64, "MIT", "3 k")
-    texts = {Span("a", 0, 1): "tea pot", Span("b", 0, 1): "kiln fire", Span("c", 0, 1): "tea pot"}
-    scorer = CrossEncoder(card, tmp_path, texts.__getitem__)
-    scores = scorer("tea", list(texts))
-    assert scores.shape == (3,) and scores[0] == pytest.approx(scores[2], abs=1e-6) and scores[0] != scores[1]
-    pair = BertTokenizerFast(str(tmp_path / "vocab.txt"))("tea", "kiln fire", return_tensors="pt")
-    assert scores[1] == pytest.approx(model(**pair).logits.item(), abs=1e-5), "no sigmoid on top"
 
 
 @pytest.mark.slow

@@ -16,13 +16,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from localeval import pointwise
 from localeval.approximate import graph, recall
 from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
+from localeval.crossencoder import CrossEncoder, OnnxCrossEncoder, parsed, reranker_card
 from localeval.embedding import CARDS, UNLIMITED, Embedder, SentenceEmbedder, card_of, locate, truncated_share, verify
 from localeval.grading import Units, grade, known_rules, unit_sets
 from localeval.lexical import BM25, RankBM25, unweighted_share
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
+from localeval.rerank import MaxSim, Scorer, Unstored
 from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, exact, once, remembering, timed
 from localeval.tables import read_units
 from localeval.tokens import tokeniser
@@ -81,11 +84,15 @@ def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[st
 
 
 def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: Iterable[int]) -> list[System]:
-    """Every base, then it again with each reranker at each depth. rerankers: "maxsim", or cross-encoders by name."""
+    """Every base, then it again with each reranker at each depth.
+
+    rerankers: maxsim (`:int8`, `:fly`: its token vectors stored in eight bits, or not at all), cross-encoders by name (`:fp32`, `:int8`,
+    `:torch`), or llm:NAME.
+    """
     systems = []
     for base in bases:
         systems.append(base)
-        if "maxsim" in rerankers and not base.model:
+        if any(name.partition(":")[0] == "maxsim" for name in rerankers) and not base.model:
             raise BadInput(
                 f"rerankers: maxsim compares vectors of a model, and {base.name} has none; rerank hybrid or dense with it"
             )
@@ -108,13 +115,15 @@ class Engines:
         """Why this system cannot run here, or nothing. Imports nothing heavy."""
         needed = [card_of(system.model)] if system.model else []
         needed += [card_of(LEARNED[system.retriever], "sparse")] if system.retriever in LEARNED else []
-        if system.reranker and system.reranker != "maxsim":
-            needed.append(card_of(system.reranker, "cross_encoder"))
-        return next((card.how_to_get for card in needed if locate(card, self.root) is None), "")
+        name, _, how = system.reranker.partition(":")
+        if name not in ("", "maxsim", "llm"):
+            needed.append(reranker_card(parsed(system.reranker)[0], self.root))
+        without = next((card.how_to_get for card in needed if locate(card, self.root) is None), "")
+        return without or (pointwise.missing(how, self.root) if name == "llm" else "")
 
     def retriever(self, system: System) -> Retriever:
         first = self._first_stage(system)
-        return Reranked(first, self._scorer(system), system.rerank_depth) if system.reranker else first
+        return Reranked(first, self.scorer(system), system.rerank_depth) if system.reranker else first
 
     def _first_stage(self, system: System) -> Retriever:
         if system.retriever == "random":
@@ -168,18 +177,51 @@ class Engines:
             index = graph(self.cache_folder, self.settings.search_effort)
         return Dense(self.spans(system.chunker), stored.gathered(), encode, index)
 
-    def _scorer(self, system: System) -> Callable[[str, Sequence[Span]], np.ndarray]:
-        from localeval.rerank import CrossEncoder, MaxSim
+    def scorer(self, system: System) -> Scorer:
+        """What reranks, one for each reranker and chunker."""
+        name, _, how = system.reranker.partition(":")
+        if name == "maxsim":
+            return self._once(("maxsim", system.chunker, system.model, how), lambda: self._maxsim(system, how))
+        text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True)).__getitem__
+        if name == "llm":
+            make = lambda: pointwise.load(how, self.root, text, self.settings.threads)
+            return self._once(("llm", system.chunker, how), make)
+        make = lambda: self._cross_encoder(*parsed(system.reranker), text)
+        return self._once(("cross_encoder", system.chunker, system.reranker), make)
 
-        if system.reranker == "maxsim":
-            embedder = self.embedder(system.model)
-            stored = self._cache.tokens(embedder, self.texts(system.chunker), self.settings.token_vectors)
-            encode = lambda query: self._query(embedder, query)[1]
-            return MaxSim(self.spans(system.chunker), stored, encode)
-        card = card_of(system.reranker, "cross_encoder")
-        text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
-        make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)
-        return self._once(("cross_encoder", system.chunker, card.name), make)
+    def _maxsim(self, system: System, how: str) -> MaxSim:
+        embedder, texts = self.embedder(system.model), self.texts(system.chunker)
+        passages = Unstored(embedder, texts) if how == "fly" else self._cache.tokens(embedder, texts, self._kind(how))
+        reads = embedder.settings["max_tokens"]
+        too_long = embedder.token_counts(texts) > reads
+        return MaxSim(
+            self.spans(system.chunker), passages, lambda query: self._query(embedder, query)[1], too_long, reads
+        )
+
+    def bytes_a_chunk(self, system: System) -> float:
+        """Room on disk that the token vectors of a chunk take on average, in bytes; 0 where none are stored, NaN where none are used."""
+        name, _, how = system.reranker.partition(":")
+        if name != "maxsim" or not self.chunks[system.chunker]:
+            return float("nan")
+        if how == "fly":
+            return 0.0
+        stored = self._cache.tokens(self.embedder(system.model), self.texts(system.chunker), self._kind(how))
+        row = stored.vectors.shape[1] * stored.vectors.itemsize
+        return float((stored.ends - stored.starts).sum() * row / len(stored.starts))
+
+    def _kind(self, how: str) -> str:
+        """The kind of token vectors that late interaction reads."""
+        kinds = {"": self.settings.token_vectors, "float16": "tokens", "int8": "tokens8"}
+        if how not in kinds:
+            raise BadInput(f"reranker 'maxsim:{how}': known are maxsim, maxsim:float16, maxsim:int8 and maxsim:fly")
+        return kinds[how]
+
+    def _cross_encoder(self, name: str, how: str, text: Callable[[Span], str]) -> Scorer:
+        card, threads = reranker_card(name, self.root), self.settings.threads
+        folder = locate(card, self.root)
+        if (how or self.settings.encoder) == "torch":
+            return CrossEncoder(card, folder, text, threads)
+        return OnnxCrossEncoder(card, folder, text, self.cache_folder, threads, 8 if how == "int8" else 32)
 
     @staticmethod
     def _query(embedder: Embedder, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -226,8 +268,9 @@ class Engines:
             )
             facts["vector_seconds"] = self._cache.passages(embedder, texts, self.settings.pooled_vectors).seconds
             facts["search"] = "approximate" if self.is_approximate(system) else "exact"
-            if system.reranker == "maxsim":
-                facts["vector_seconds"] = self._cache.tokens(embedder, texts, self.settings.token_vectors).seconds
+            name, _, how = system.reranker.partition(":")
+            if name == "maxsim" and how != "fly":
+                facts["vector_seconds"] = self._cache.tokens(embedder, texts, self._kind(how)).seconds
         return facts
 
     def _once(self, key: tuple, make: Callable[[], object]):
@@ -387,6 +430,52 @@ def grade_all(
             "all of it coarser than the rule; give quotes, or put a coarser rule first"
         )
     return graded
+
+
+UNREAD = [
+    "reranker",
+    "first_stage",
+    "depth",
+    "reads_tokens",
+    "passages",
+    "passages_cut",
+    "pairs",
+    "pairs_cut",
+    "weights",
+]
+
+
+def unread(hits, systems: Sequence[System], queries: Sequence[Query], engines: Engines) -> pd.DataFrame:
+    """What each reranker that ran does not read of the candidates it got at its deepest, one row a first stage and reranker.
+
+    Columns: UNREAD. passages: different candidates; a passage counts as cut where some question's pair with it is. weights: first
+    figures of their hash, where the reranker has weights of its own.
+    """
+    ran, rows = {name for name, _ in hits}, []
+    deepest = {
+        (_base(one), one.reranker): one for one in sorted(systems, key=lambda one: one.rerank_depth) if one.name in ran
+    }
+    for (base, reranker), system in deepest.items():
+        if not reranker or base.name not in ran:
+            continue
+        scorer, cut, pairs = engines.scorer(system), {}, []
+        for query in queries:
+            spans = [hit.span for hit in hits[base.name, query.query_id][: system.rerank_depth]]
+            own = scorer.cut(query.text, spans).tolist()
+            cut |= {span: cut.get(span, False) or here for span, here in zip(spans, own, strict=True)}
+            pairs += own
+        about = (getattr(scorer, "reads", np.nan), len(cut), _share(cut.values()), len(pairs), _share(pairs))
+        weights = scorer.card.sha256[:12] if hasattr(scorer, "card") else ""
+        rows.append((reranker, base.name, system.rerank_depth, *about, weights))
+    return pd.DataFrame(rows, columns=UNREAD)
+
+
+def _base(system: System) -> System:
+    return System(system.chunker, system.retriever, system.model, depth=system.depth)
+
+
+def _share(flags) -> float:
+    return float(np.mean(list(flags))) if flags else float("nan")
 
 
 def common_terms(engines: Engines, queries: Sequence[Query], systems: Sequence[System] = ()) -> pd.DataFrame:
