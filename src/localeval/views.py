@@ -832,27 +832,27 @@ def approximations(recalls: pd.DataFrame, prices: pd.DataFrame) -> pd.DataFrame:
     return rows[["system", "chunks", *names, "questions", "build_seconds", "approximate_ms", "exact_ms"]]
 
 
-EMBEDDING = dict.fromkeys(("embedding s", "embedding s in full"), ".1f")
+ENCODE = dict.fromkeys(("encode ms", "encode ms in full"), ".1f")
 
 
 def precisions(
-    pairs: list[tuple[str, str]], shared: pd.DataFrame, scores: pd.DataFrame, runs: pd.DataFrame, rule: str, metric: str, origin: str
+    pairs: list[tuple[str, str]], shared: pd.DataFrame, scores: pd.DataFrame, latency: pd.DataFrame, rule: str, metric: str, origin: str
 ) -> pd.DataFrame:  # fmt: skip
-    """Systems in lower precision beside those in full: hits they share, what the metric loses (paired), seconds of the vectors.
+    """Systems in lower precision beside those in full: hits they share, what the metric loses (paired), milliseconds of the encoder.
 
-    pairs: (full, low) by name. shared: `sweep.overlaps`. scores: `scores.csv`.
+    pairs: (full, low) by name. shared: `sweep.overlaps`. scores: `scores.csv`. latency: `stats.latency_table`, of one run with both.
     """
     names = dict.fromkeys(shared["metric"])
     hits = wide(stats.summary(shared), "hits", list(names)).set_index("system")
     compared = stats.compare_designated(scores, [(metric, rule, *pair) for pair in pairs], origin)
-    seconds, rows = runs.set_index("system")["vector_seconds"] if len(pairs) else {}, []
+    encode, rows = latency[latency["phase"] == "encode"].set_index("system")["mean_ms"], []
     for (full, low), row in zip(pairs, compared.to_dict("records"), strict=True):
         rows.append({
             "system": low, "beside": full, **{name: hits[name].get(low) for name in names},
             f"{metric} lost or gained": interval(row["delta"], row["low"], row["high"], "+.3f"), "n": row["n"],
-            "embedding s": seconds[low], "embedding s in full": seconds[full],
+            "encode ms": encode.get(low), "encode ms in full": encode.get(full),
         })  # fmt: skip
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *EMBEDDING])
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *ENCODE])
 
 
 # Simulation
