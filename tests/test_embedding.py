@@ -26,7 +26,7 @@ def minilm(request, tmp_path_factory):
 
 
 def test_unknown_models_are_named():
-    with pytest.raises(BadInput, match="unknown embedder 'minilmm'; known: minilm, bge-small"):
+    with pytest.raises(BadInput, match="unknown embedder 'minilmm'; known: minilm, minilm-int8, bge-small"):
         embedding.card_of("minilmm")
     with pytest.raises(BadInput, match="unknown cross encoder 'minilm'; known: ms-marco-minilm"):
         embedding.card_of("minilm", "cross_encoder")
