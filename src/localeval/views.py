@@ -620,6 +620,45 @@ def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
     return f"For {rows['candidates'].iloc[0]:.0f} candidates of a question, a cross-encoder of the shape {'; '.join(parts)} (cost only)."
 
 
+def breakdown(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `depth.breakdown` to read; thin groups are marked."""
+    gain = interval(rows["gain"], rows["low"], rows["high"], "+.3f") + rows["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
+    return pd.DataFrame(
+        {
+            "questions by": rows["by"], "group": rows["group"], "n": rows["n"], "before": rows["before"], "after": rows["after"],
+            "gain": gain, "per 100 ms": rows["per_100_ms"], "note": rows["thin"].map({True: "thin: indicative only", False: ""}),
+        }
+    )  # fmt: skip
+
+
+def turning_sentence(turn) -> str:
+    """Where quality falls with depth, in one sentence. turn: of `depth.turning`."""
+    if turn is None:
+        return "No depth has a higher mean than the deepest."
+    change = f"{minus(format(turn.delta, '+.3f'))} ({span(turn.low, turn.high, '+.3f')})"
+    sure = "" if turn.high < 0 else ", which is not separated from no change"
+    return f"The mean is highest with {turn.baseline} candidates; from there to {turn.candidate} it changes by {change}{sure}."
+
+
+def repeats_sentence(totals: pd.DataFrame, runs: pd.DataFrame, repeats: int) -> str:
+    """What asking again showed, in one sentence. totals: rows of `stats.latency_table` with phase total."""
+    broke = int(runs["reason"].astype(str).str.contains("other hits than at first").sum())
+    same = (
+        "every repeat gave the same hits, so quality has no spread"
+        if not broke
+        else f"{broke} system(s) answered otherwise and are failed"
+    )
+    if repeats < 2 or totals.empty:
+        return f"Each timed question was asked once more after its hits were kept, and {same}; one repeat shows no spread of the clock."
+    ratio = totals["slowest_repeat_ms"] / totals["fastest_repeat_ms"]
+    return (
+        f"Each timed question was asked {repeats} times after its hits were kept, and {same}; the mean of a system's slowest repeat is "
+        f"{ratio.median():.2f} times that of its fastest in the middle system, {ratio.max():.2f} times at most."
+    )
+
+
 # Statistics: tests, documents, margins, slices, ranks, a recommendation
 
 
