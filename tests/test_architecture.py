@@ -72,6 +72,7 @@ ALLOWED = {
     "damage": {"chunking", "corpus", "grading", "metrics", "quality", "stats", "sweep", "twins", "vectors"},
     "figures": set(),
     "report": {"figures"},
+    "planning": {"metrics"},
     "calibration": {"corpus", "figures", "quality", "stats"},
     "views": {"figures", "metrics", "report", "stats"},
     "depth": {"metrics", "stats"},

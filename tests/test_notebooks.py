@@ -36,6 +36,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "50_statistics",
         "52_simulation",
         "54_published",
+        "56_planning",
         "60_groundedness",
     ]
     for path in NOTEBOOKS:
