@@ -141,7 +141,9 @@ def test_a_system_timed_twice_keeps_its_first_times():
 
 def test_data_cannot_leave_its_element_and_is_plain_json():
     html = planning.Embedded(page(some_values()))._repr_html_()
-    inside = html.removeprefix('<script type="application/json" class="le-plan-data">').removesuffix("</script>")
+    start, end = '<div class="le-own" hidden><script type="application/json" class="le-plan-data">', "</script></div>"
+    assert html.startswith(start) and html.endswith(end)
+    inside = html[len(start) : -len(end)]
     assert "<" not in inside and json.loads(inside)["systems"][-1] == "<b>&none"
 
 

@@ -245,7 +245,7 @@ class Embedded:
 
     def _repr_html_(self) -> str:
         text = json.dumps(self.payload, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-        return f'<script type="application/json" class="le-plan-data">{text}</script>'
+        return f'<div class="le-own" hidden><script type="application/json" class="le-plan-data">{text}</script></div>'
 
     def __repr__(self) -> str:
         return f"[data of the page] {len(self.payload['systems'])} systems"

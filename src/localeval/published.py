@@ -446,5 +446,5 @@ def reproduced(intervals: pd.DataFrame, rules: Rules) -> pd.DataFrame:
 def answer(judged: pd.DataFrame) -> str:
     """How many claims came to which verdict, in one sentence."""
     counts = judged["verdict"].value_counts().reindex(list(VERDICTS), fill_value=0)
-    parts = [f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} *{verdict}*" for verdict in VERDICTS]
+    parts = [f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} {verdict}" for verdict in VERDICTS]
     return f"Of {len(judged)} claims {', '.join(parts[:-1])} and {parts[-1]}."

@@ -9,7 +9,7 @@ from itertools import product
 import pandas as pd
 
 from localeval import figures, stats
-from localeval.figures import interval, minus
+from localeval.figures import DASH, interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
@@ -560,8 +560,8 @@ def rates(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     frame = rows[list(names)].copy()
     frame["rate"] = interval(rows["rate"], rows["low"], rows["high"], ".1%")
     if "lowest" in rows:
-        ends = zip(rows["lowest"], rows["highest"], strict=True)
-        frame["of single ones"] = [span(low, high, ".1%", "not defined") for low, high in ends]
+        ends = zip(rows["lowest"], rows["highest"], rows["comparisons"], strict=True)
+        frame["of single ones"] = [span(low, high, ".1%", DASH) if n > 1 else DASH for low, high, n in ends]
         frame["comparisons"] = rows["comparisons"]
     return frame.assign(simulations=rows["simulations"])
 
