@@ -26,7 +26,7 @@ PARAMS = {
     "30_sweep": {"retrievers": ["bm25", "dense", "hybrid"], "models": ["minilm"], "repeats": 1, "cold_starts": 1},
     "40_rerank": {"depths": [20, 40], "repeats": 1, "cold_starts": 0},
     "50_statistics": {"comparisons": [["evidence_ndcg@10", "chunk/contains", "section/bm25", "section/hybrid:minilm"]]},
-    "60_groundedness": {},
+    "60_abstention": {},
 }
 
 

@@ -29,15 +29,15 @@ def changed(before, after):
     return [name for name in before if before[name] != after[name]]
 
 
-ALL = ["10_ingest", "20_gold", "30_sweep", "40_rerank", "50_statistics", "60_groundedness"]
+ALL = ["10_ingest", "20_gold", "30_sweep", "40_rerank", "50_statistics", "52_ranking", "60_abstention"]
 
 
 def test_a_parameter_changes_what_depends_on_it_and_nothing_else(project):
     before = keys(project)
-    edit(project / "params/toy/60_groundedness.yml", show=3)
-    assert changed(before, keys(project)) == ["60_groundedness"]
+    edit(project / "params/toy/60_abstention.yml", show=3)
+    assert changed(before, keys(project)) == ["60_abstention"]
     edit(project / "params/toy/30_sweep.yml", repeats=1)
-    assert changed(before, keys(project)) == ["30_sweep", "50_statistics", "60_groundedness"]
+    assert changed(before, keys(project)) == ["30_sweep", "50_statistics", "52_ranking", "60_abstention"]
     edit(project / "params/toy/10_ingest.yml", language="tr")
     assert changed(before, keys(project)) == ALL
 
@@ -137,7 +137,7 @@ def test_bad_parameter_files_are_named_before_anything_runs(project, file, text,
 
 
 def test_an_empty_parameter_file_means_the_defaults(project):
-    (project / "params/toy/60_groundedness.yml").write_text("")
+    (project / "params/toy/60_abstention.yml").write_text("")
     assert build.plan(project, "toy")[-1].parameters == {"study": "toy"}
 
 
@@ -232,9 +232,9 @@ def test_publishing_and_what_the_check_then_finds(executed, tmp_path):
             if "injected-parameters" in cell["metadata"].get("tags", [])
         ]
     )
-    edit(root / "params/toy/60_groundedness.yml", show=3)
-    assert build.stale(root, "toy") == ["book/toy/60_groundedness.ipynb: older than its code, parameters or data"]
-    with pytest.raises(BadInput, match="60_groundedness not fresh"):
+    edit(root / "params/toy/60_abstention.yml", show=3)
+    assert build.stale(root, "toy") == ["book/toy/60_abstention.ipynb: older than its code, parameters or data"]
+    with pytest.raises(BadInput, match="60_abstention not fresh"):
         build.publish(root, "toy")
     shutil.copy(root / "book/toy/20_gold.ipynb", page)
     assert any("not from the same run" in problem for problem in build.check(root, "toy"))
@@ -301,9 +301,9 @@ def test_a_run_with_another_parameter_copies_what_is_the_same(executed, tmp_path
     assert re.fullmatch(r"Local run of toy, executed on `[\d-]+`\.", banner("10_ingest.ipynb"))
     assert "Local run of toy with show = 1, executed on" in banner("show=1/10_ingest.ipynb")
     assert [path.name for path in build.variants(root, "toy")] == ["show=1"]
-    edit(root / "params/toy/60_groundedness.yml", metric="success@10")
+    edit(root / "params/toy/60_abstention.yml", metric="success@10")
     staged = build.stage(root, tmp_path / "stage")
-    assert banner("10_ingest.ipynb").endswith("`.") and "have changed since" in banner("60_groundedness.ipynb")
+    assert banner("10_ingest.ipynb").endswith("`.") and "have changed since" in banner("60_abstention.ipynb")
 
 
 def test_a_broken_notebook_leaves_nothing_half_written(project):
@@ -405,7 +405,7 @@ def test_a_plain_study_of_ones_own_finishes(project):
     )
     build.run(project, "toy", say=lambda text: None)
     base = project / "runs/toy/base"
-    abstention = tables.read_csv(base / "60_groundedness/abstention.csv")
+    abstention = tables.read_csv(base / "60_abstention/abstention.csv")
     assert set(abstention["n"]) == {len(rows) - 1} and set(abstention["unanswerable"]) == {0}, (
         "the document question has no chunk score"
     )
@@ -419,7 +419,7 @@ def test_a_plain_study_of_ones_own_finishes(project):
     ("file", "change"),
     [
         ("results/toy/50_statistics/comparisons.csv", lambda text: text.replace("better", "worse").replace("0.", "1.")),
-        ("results/toy/60_groundedness/abstention.csv", lambda text: text + "one,more,row\n"),
+        ("results/toy/60_abstention/abstention.csv", lambda text: text + "one,more,row\n"),
         ("results/toy/30_sweep/latency.csv", lambda text: text.replace(".", ",")),
         ("results/toy/30_sweep/metrics.csv", lambda text: "not a table"),
         ("results/toy/30_sweep/gains.jsonl.gz", lambda text: text[: len(text) // 2]),

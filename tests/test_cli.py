@@ -133,7 +133,7 @@ def test_an_interrupted_run_keeps_what_was_finished(executed, tmp_path, monkeypa
     root = tmp_path / "project"
     shutil.copytree(executed[0], root)
     monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
-    (root / "runs/toy/base/60_groundedness.ipynb").unlink()
+    (root / "runs/toy/base/60_abstention.ipynb").unlink()
 
     def interrupt(*_):
         raise KeyboardInterrupt

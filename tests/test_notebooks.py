@@ -31,13 +31,15 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "20_gold",
         "30_sweep",
         "40_rerank",
+        "41_price",
         "42_depth",
         "45_damage",
         "50_statistics",
+        "52_ranking",
         "52_simulation",
         "54_published",
         "56_planning",
-        "60_groundedness",
+        "60_abstention",
     ]
     for path in NOTEBOOKS:
         source = build.read_source(PROJECT, path.stem)

@@ -81,7 +81,7 @@ def test_pairs_say_more_than_two_intervals_side_by_side():
 
 
 def test_a_resample_is_as_large_as_the_sample_and_drawn_with_replacement():
-    means = stats._resampled_means(np.arange(10.0), stats.SEED, 2000)
+    means = stats.resampled_means(np.arange(10.0), stats.SEED, 2000)
     assert len(means) == 2000 and means.std() == pytest.approx(np.arange(10).std() / math.sqrt(10), rel=0.1)
 
 

@@ -67,9 +67,9 @@ def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
     for parser in (score, compare):
         parser.add_argument("--ties", choices=trec.TIES, default="doc_order", help=_ties_help())
         level = "lowest label that is relevant, for every metric but ndcg (trec_eval -l)"
-        parser.add_argument("--level", type=_positive, default=1, metavar="N", help=level)
+        parser.add_argument("--level", type=positive, default=1, metavar="N", help=level)
         depth = "read the first M ranks of each query only (trec_eval -M)"
-        parser.add_argument("--max-per-query", type=_positive, metavar="M", help=depth)
+        parser.add_argument("--max-per-query", type=positive, metavar="M", help=depth)
         only = "leave unjudged documents out of every ranking (trec_eval -J)"
         parser.add_argument("--judged-only", action="store_true", help=only)
     answered = "mean over the queries that the run answers: hides what it did not (trec_eval without -c)"
@@ -86,7 +86,7 @@ def _ties_help() -> str:
     return "; ".join(f"{name}: {rule}" for name, rule in trec.TIES.items()) + "; default: %(default)s"
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
@@ -108,7 +108,7 @@ def score(arguments: argparse.Namespace) -> int:
     trec.check_ids(qrels, run, arguments.qrels)
     how, zero = _how(arguments), arguments.no_relevant == "zero"
     report = scored(qrels, run, names, how, arguments.answered_only, zero, notes)
-    _print(report) if arguments.json else _write("\n".join(_score_text(report, arguments.per_query)))
+    print_json(report) if arguments.json else write("\n".join(_score_text(report, arguments.per_query)))
     return 0
 
 
@@ -140,7 +140,7 @@ def scored(
         values = {query: row[name] for query, row in table.items() if row[name] is not None}
         best = [got.ceiling[query][name] or 0.0 for query in values]
         about = asdict(stats.interval(list(values.values()), binary=metrics.is_binary(name)))
-        gain = {"gain": how.gain} if name.partition("@")[0] == "ndcg" else {}
+        gain = {"gain": how.gain} if name.partition("@")[0] in trec.LABELLED else {}
         without = sum(row[name] is None for row in got.values.values())
         highest = math.fsum(best) / len(best) if best else math.nan
         rows.append({"metric": name, **gain, **about, "ceiling": highest, "not_eligible": without})
@@ -253,9 +253,9 @@ def compare(arguments: argparse.Namespace) -> int:
     got = compared(qrels, runs, arguments.metric or METRIC, how)
     if arguments.json:  # the fields of a comparison have no place for notes
         print("".join(f"localeval: note: {note}\n" for note in notes), end="", file=sys.stderr)
-        _print(asdict(got))
+        print_json(asdict(got))
     else:
-        _write("\n".join(_compare_text(qrels, runs, got, how, notes)))
+        write("\n".join(_compare_text(qrels, runs, got, how, notes)))
     return 0
 
 
@@ -327,7 +327,7 @@ def quality(arguments: argparse.Namespace) -> int:
         pages = page_table(corpus)
         report["documents"] = document_table(pages).to_dict("records")
         report["pages"] = pages[list(PAGE_KEYS)].to_dict("records")
-    _print(report) if arguments.json else _write("\n".join(_quality_text(report)))
+    print_json(report) if arguments.json else write("\n".join(_quality_text(report)))
     return int(not corpus.documents)
 
 
@@ -381,20 +381,20 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def _print(report: dict) -> None:
+def print_json(report: dict) -> None:
     text = json.dumps(_plain(report), indent=1, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
         text = json.dumps(_plain(report), indent=1, allow_nan=False)
-    _write(text)
+    write(text)
 
 
 def _encoding() -> str:
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 
-def _write(text: str) -> None:
+def write(text: str) -> None:
     """Prints; what the output cannot show is escaped, and a reader who has seen enough (`head`) is no error."""
     try:
         print(text.encode(_encoding(), "backslashreplace").decode(_encoding()), flush=True)

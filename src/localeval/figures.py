@@ -866,6 +866,131 @@ def evidence_waterfall(rows: pd.DataFrame, *, caption: str, alt: str | None = No
     return Figure(fig, alt=alt or f"How far the pieces of evidence come. {said}.", caption=caption)
 
 
+def amortised(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Seconds a question against how many questions are asked, both logarithmic: what is done once is shared by them all.
+
+    rows: system, questions, seconds. kind: a column; lines of any kind but the first row's are dashed.
+    """
+    rows = _rows(rows, "amortised", "questions seconds")
+    lines = _lines(rows, "amortised", "questions")
+    if (rows[["questions", "seconds"]] <= 0).any(axis=None):
+        raise BadInput("amortised: needs questions and seconds above 0")
+    kind = rows["kind"].iloc[0] if "kind" in rows else None
+    with theme():
+        fig, ax = _canvas(4.4)
+        for number, ((name, line), colour) in enumerate(zip(lines, COLOURS * 2, strict=False)):
+            dashed = kind is not None and line["kind"].iloc[0] != kind
+            marker = (MARKERS * 2)[number]
+            style = {"color": colour, "linestyle": "--" if dashed else "-", "marker": marker, "markeredgecolor": PAPER}
+            ax.plot(line["questions"], line["seconds"], label=name, markevery=(3 * number % 10, 10), **style)
+        ax.set(xscale="log", yscale="log", xlabel="questions asked", ylabel="seconds a question, embedding shared")
+        _thousands(ax.xaxis)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.grid(True)
+        if len(lines) > 1:
+            _legend(fig, ax)
+    said = "; ".join(f"{name} {_ends(line)}" for name, line in lines)
+    return Figure(fig, alt=alt or f"Seconds a question against questions asked. {said}.", caption=caption)
+
+
+def _ends(line: pd.DataFrame) -> str:
+    first, last = line.iloc[0], line.iloc[-1]
+    return (
+        f"{first['seconds']:.3g} s at {first['questions']:,.0f} and {last['seconds']:.3g} s at {last['questions']:,.0f}"
+    )
+
+
+# Statistics: differences and ranks
+
+
+def paired_forest(rows: pd.DataFrame, *, label: str, caption: str, alt: str | None = None) -> Figure:
+    """Paired differences with their intervals, one below the other; names stand above their lines, so that these keep the whole width.
+
+    rows: name, about (a second line, muted), mean, low, high; optional wide_low, wide_high, a second interval, drawn thin.
+    """
+    rows = _rows(rows, "paired_forest", "name about mean low high")
+    y = [float(place) for place in range(len(rows))]
+    with theme():
+        fig, ax = _canvas(0.9 + 0.62 * len(rows))
+        _vertical(ax, 0.0, MUTED)
+        if {"wide_low", "wide_high"} <= set(rows.columns):
+            known = rows["wide_low"].notna()
+            for place, low, high in zip(
+                rows.index[known], rows.loc[known, "wide_low"], rows.loc[known, "wide_high"], strict=True
+            ):
+                ax.hlines(place + 0.17, low, high, color=COLOURS[1], linewidth=1.4)
+        _dots(ax, rows, y, COLOURS[0], MARKERS[0])
+        for place, row in zip(y, rows.to_dict("records"), strict=True):
+            where = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", **where)
+            _note(ax, row["about"], (0, place), (0, 8), MUTED, ha="left", **where)
+            _note(
+                ax, interval(row["mean"], row["low"], row["high"], "+.3f"), (1, place), (0, 8), INK, ha="right", **where
+            )
+        ax.set_yticks([])
+        ax.set_ylim(len(rows) - 0.55, -0.85)
+        ax.spines["left"].set_visible(False)
+        ax.grid(axis="x")
+        ax.set_xlabel(label)
+    texts = interval(rows["mean"], rows["low"], rows["high"], "+.3f")
+    said = _listing(rows["name"] + " (" + rows["about"] + ")", texts, rows["mean"])
+    return Figure(fig, alt=alt or f"Forest plot of {label}, mean with interval. {said}.", caption=caption)
+
+
+def rank_ranges(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """The ranks every system may have: a thin line for the range that is shown, a thick one for the ranks over resamples.
+
+    rows: of `ranking.ranks`, best first: system, mean, rank, rank_low, rank_high, group, band_low, band_high.
+    """
+    rows = _rows(rows, "rank_ranges", "system mean rank rank_low rank_high group band_low band_high")
+    _once(rows, "rank_ranges", ["system"])
+    y = range(len(rows))
+    with theme():
+        fig, ax = _canvas(1.2 + 0.235 * len(rows))
+        ax.hlines(
+            y,
+            rows["rank_low"] - 0.35,
+            rows["rank_high"] + 0.35,
+            color=MUTED,
+            linewidth=1.1,
+            label="ranks not ruled out",
+        )
+        ax.hlines(
+            y,
+            rows["band_low"] - 0.3,
+            rows["band_high"] + 0.3,
+            color=COLOURS[0],
+            linewidth=5,
+            alpha=0.45,
+            label="95 % of resamples",
+        )
+        ax.plot(
+            rows["rank"],
+            y,
+            color=COLOURS[0],
+            marker=MARKERS[0],
+            linestyle="none",
+            markeredgecolor=PAPER,
+            label="observed",
+        )
+        for place, mean in zip(y, rows["mean"], strict=True):
+            _beside(ax, place, f"{mean:.3g}")
+        _rows_axis(ax, rows["system"].tolist(), y)
+        for place in y[1:]:
+            if rows["group"][place] != rows["group"][place - 1]:
+                ax.axhline(place - 0.5, color=GRID, linewidth=1.2)
+        ax.set_xlim(0.4, len(rows) + 0.6)
+        ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        ax.set_xlabel("rank, one is best")
+        _legend(fig, ax)
+    texts = [
+        f"rank {row.rank}, range {row.rank_low} to {row.rank_high}, resamples {row.band_low} to {row.band_high}"
+        for row in rows.itertuples()
+    ]
+    said = _listing(rows["system"], texts, -rows["rank"])
+    return Figure(fig, alt=alt or f"Ranks with their ranges. {said}.", caption=caption)
+
+
 # Simulation: what the tests find
 
 
@@ -895,3 +1020,40 @@ def power_curve(
     names = rows["system"] + rows["effect"].map(" at {:.3f}".format)
     start = f"Power against the true difference; minimum detectable effect {mde:.3f}. "
     return Figure(fig, alt=alt or f"{start}{_listing(names, said, rows['rate'])}.", caption=caption)
+
+
+# Abstention
+
+
+def risk_panels(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Risk against coverage, a panel a system: its signal between random order and the oracle.
+
+    rows: panel, line ("random order", "oracle" or the name of the signal), coverage, risk.
+    """
+    rows = _rows(rows, "risk_panels", "panel line coverage risk")
+    panels = list(rows.groupby("panel", sort=False))
+    with theme():
+        fig, axes = _canvas(0.9 + 1.9 * len(panels), len(panels), sharex=True, sharey=True, squeeze=False)
+        for ax, (name, part) in zip(axes[:, 0], panels, strict=True):
+            for line, points in part.groupby("line", sort=False):
+                style = BOUND_STYLES.get(line, {"color": COLOURS[0], "label": "its signal"})
+                ax.plot(points["coverage"], points["risk"], marker="", **{"label": line} | style)
+            ax.set_title(name)
+            ax.set_ylabel("risk")
+            ax.grid(True)
+            _percent(ax.yaxis)
+        axes[-1, 0].set(xlabel="coverage: share of questions answered", xlim=(0, 1.02), ylim=(0, 1.04))
+        _percent(axes[-1, 0].xaxis)
+        _legend(fig, axes[0, 0])
+    said = "; ".join(
+        f"{name}, {line}: {_risk_text(points.sort_values('coverage', kind='stable'))}"
+        for name, part in panels
+        for line, points in part.groupby("line", sort=False)
+    )
+    return Figure(fig, alt=alt or f"Risk against coverage. {said}.", caption=caption)
+
+
+BOUND_STYLES = {
+    "random order": {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.2},
+    "oracle": {"color": COLOURS[2], "linestyle": (0, (6, 2)), "linewidth": 1.2},
+}

@@ -179,12 +179,8 @@ _NUMBER = re.compile("[٠-٩۰-۹](?:[٫٬.,]?[٠-٩۰-۹])+")
 
 
 def _holds_numbers(blocks: list[dict]) -> bool:
-    for block in blocks:
-        for line in block.get("lines", ()):
-            for span in line["spans"]:
-                if not span["text"].isascii() and _NUMBER.search(span["text"]):
-                    return True
-    return False
+    texts = [span["text"] for block in blocks for line in block.get("lines", ()) for span in line["spans"]]
+    return _NUMBER.search("\n".join(texts)) is not None
 
 
 def turn_numbers(blocks: list[dict], letters: list[dict]) -> None:
@@ -255,16 +251,18 @@ def _line(line: dict, turn, counts: dict) -> tuple:
     """`(text, x0, y0, x1, y1, size, style)`. Bold: nearly all of its letters are; bold code is no heading."""
     bold, mono, drawn = _span_flags()
     spans, sizes, size, heavy, hidden, total = line["spans"], {}, 0.0, 0, 0, 0
+    several = len(spans) > 1
     for span in spans:
         count, size, flags = len(span["text"].strip()), span["size"], span["flags"]
-        sizes[size] = sizes.get(size, 0) + count
         total += count
+        if several:
+            sizes[size] = sizes.get(size, 0) + count
         if flags & bold and not flags & mono:
             heavy += count
         if not span["char_flags"] & drawn:
             hidden += count
             counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
-    text = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
+    text = spans[0]["text"] if not several else "".join([span["text"] for span in spans])
     if not text.isprintable():
         text, removed = clean(text)
         counts["removed"] += removed

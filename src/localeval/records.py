@@ -271,7 +271,10 @@ class Graded:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Candidate against baseline on the same queries. `delta` is candidate minus baseline, always."""
+    """Candidate against baseline on the same queries. `delta` is candidate minus baseline, always.
+
+    p_value: of the permutation test, as `test` names it; p_t: of Student's paired t. differ: queries on which they are not equal.
+    """
 
     metric: str
     rule: str
@@ -284,6 +287,9 @@ class Comparison:
     p_value: float
     p_adjusted: float | None = None
     mde: float | None = None
+    p_t: float | None = None
+    differ: int | None = None
+    test: str = ""
 
 
 @dataclass(frozen=True, slots=True)

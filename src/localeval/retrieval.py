@@ -118,21 +118,27 @@ class Shuffled:
             return rank(self._spans, np.array([int.from_bytes(draw) / 2**48 for draw in draws]), k)
 
 
-class Dense:
-    """Exact inner product of unit vectors (cosine) with FAISS.
+def exact(vectors: np.ndarray):
+    """FAISS's index that compares with every vector. vectors: (n, d) float32."""
+    import faiss
 
-    vectors: (n, d) float32, checked to be unit vectors. encode: query text -> (d,) unit vector.
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return index
+
+
+class Dense:
+    """Inner product of unit vectors (cosine) with FAISS, exact unless `index` is another (`approximate.graph`).
+
+    vectors: (n, d) float32, checked to be unit vectors. encode: query text -> (d,) unit vector. index: from the vectors to what answers
+    `search(queries, k)` with inner products and places.
     """
 
-    def __init__(self, spans: Sequence[Span], vectors: np.ndarray, encode: Callable[[str], np.ndarray]):
-        import faiss
-
+    def __init__(self, spans: Sequence[Span], vectors: np.ndarray, encode: Callable[[str], np.ndarray], index=exact):
         order, self._spans = in_span_order(spans)
         vectors = np.ascontiguousarray(np.asarray(vectors)[order] if len(order) else vectors, dtype=np.float32)
         _check_unit(vectors, "dense vectors")
-        self._encode = encode
-        self._index = faiss.IndexFlatIP(vectors.shape[1])
-        self._index.add(vectors)
+        self._encode, self.index = encode, index(vectors)
 
     def search(self, query: str, k: int) -> list[Hit]:
         with phase("encode"):
@@ -145,13 +151,14 @@ class Dense:
         """FAISS orders equal scores as it likes: fetch past the cut until the last score is below it, then apply our rule."""
         n, fetch = len(self._spans), min(len(self._spans), 2 * k + 16)
         while True:
-            scores, ids = self._index.search(vector, fetch)
-            rounded = np.round(scores[0].astype(np.float64), DECIMALS)
-            if fetch == n or rounded[-1] < rounded[min(k, n) - 1]:
+            (scores,), (ids,) = self.index.search(vector, fetch)
+            rounded = np.round(scores.astype(np.float64), DECIMALS)
+            if fetch == n or ids[-1] < 0 or rounded[-1] < rounded[min(k, n) - 1]:
                 break
             fetch = min(n, 4 * fetch)
-        order = np.argsort(ids[0])
-        return rank([self._spans[i] for i in ids[0][order]], scores[0][order], k)
+        order = np.argsort(ids)
+        order = order[ids[order] >= 0]  # an approximate index may find fewer than it was asked for
+        return rank([self._spans[i] for i in ids[order].tolist()], scores[order], k)
 
 
 def _check_unit(vectors: np.ndarray, what: str) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -38,7 +38,7 @@ COLUMNS = {
 TEXTS = (
     "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
-    "note", "reading", "engine", "base", "level", "document", "state",
+    "note", "notebook", "reading", "engine", "base", "level", "document", "state",
 )  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 
@@ -178,12 +178,14 @@ def write_jsonl(rows: Iterable[dict], path: Path) -> None:
             out.close()
 
 
-def read_jsonl(path: Path) -> Iterator[dict]:
+def read_jsonl(path: Path, wanted: Callable[[str], bool] = lambda line: True) -> Iterator[dict]:
+    """The objects of a file, or of those of its lines that are wanted."""
     unpack = gzip.open if path.suffix == ".gz" else open
     with unpack(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                yield json.loads(line)
+                if wanted(line):
+                    yield json.loads(line)
             except ValueError:
                 raise BadInput(f"{path}:{number}: not JSON; run its notebook again") from None
 
@@ -220,10 +222,17 @@ def write_hits(hits: dict[tuple[str, str], list[Hit]], path: Path) -> None:
     )
 
 
-def read_hits(path: Path) -> dict[tuple[str, str], list[Hit]]:
+def read_hits(path: Path, first: int = 0, systems: Iterable[str] = ()) -> dict[tuple[str, str], list[Hit]]:
+    """What `write_hits` wrote. first: only so many hits of each ranking; systems: only these. Nothing given: all. A query without
+    hits is not in it."""
     hits: dict[tuple[str, str], list[Hit]] = {}
-    for row in read_jsonl(path):
-        hits.setdefault((row["system"], row["query_id"]), []).append(Hit(Span.parse(row["span"]), row["score"]))
+    systems = frozenset(systems)
+    above = [
+        f'"rank": {rank},' for rank in range(1, first + 1)
+    ]  # a line is read only where its text can be meant: most are not
+    for row in read_jsonl(path, lambda line: not above or any(text in line for text in above)):
+        if (not first or row["rank"] <= first) and (not systems or row["system"] in systems):
+            hits.setdefault((row["system"], row["query_id"]), []).append(Hit(Span.parse(row["span"]), row["score"]))
     return hits
 
 
@@ -272,3 +281,14 @@ def read_corpus(run: Run) -> corpora.Corpus:
 
 def read_queries(run: Run) -> list[Query]:
     return gold.read_resolved(run.input("20_gold", "queries.jsonl"))
+
+
+def recorded(run: Run, notebook: str) -> dict:
+    """What an earlier notebook recorded about its run: its settings and seeds."""
+    return json.loads(run.input(notebook, "provenance.json").read_text(encoding="utf-8"))
+
+
+def combine_runs(run: Run, notebooks: Iterable[str]) -> pd.DataFrame:
+    """The systems of several notebooks, with the notebook they ran in."""
+    frames = [read_csv(run.input(notebook, "runs.csv")).assign(notebook=notebook) for notebook in notebooks]
+    return pd.concat(frames, ignore_index=True)

@@ -8,7 +8,7 @@ from itertools import product
 
 import pandas as pd
 
-from localeval import figures, stats
+from localeval import clusters, figures, recommend, stats
 from localeval.figures import DASH, interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
@@ -172,13 +172,14 @@ def depth_under_rules(
 
 
 def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.DataFrame:
-    """Mean of one metric by category of question: a row a category with its n, a column a system."""
+    """Mean of one metric by category of question: a row a system, a column a category with its n."""
     categories = {query.query_id: query.category or "(none)" for query in queries}
     part = scores[(scores["metric"] == metric) & (scores["rule"] == rule)]
     part = part.assign(category=part["query_id"].map(categories))
-    means = part.pivot_table(index="category", columns="system", values="value", sort=False)
-    counts = part.groupby("category")["query_id"].nunique().rename("n")
-    return counts.to_frame().join(means[list(dict.fromkeys(part["system"]))]).reset_index()
+    means = part.pivot_table(index="system", columns="category", values="value", sort=False)
+    counts = part.groupby("category")["query_id"].nunique()
+    means = means.reindex(index=dict.fromkeys(part["system"]), columns=dict.fromkeys(part["category"]))
+    return means.rename(columns=lambda name: f"{name} (n = {counts[name]})").rename_axis(columns=None).reset_index()
 
 
 def by_question(
@@ -208,7 +209,7 @@ def priced(summary: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows of `decisions.abstention`, in their order, the first of each base system, whatever reranks it."""
+    """Of the rows of `abstention.abstention`, in their order, the first of each base system, whatever reranks it."""
     return useful[~useful["system"].str.partition("+")[0].duplicated()]
 
 
@@ -242,12 +243,17 @@ def differences(
     return frame.rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
 
 
-def forest(comparisons: pd.DataFrame, *, caption: str):
-    """A forest plot of the comparisons that ran; a sentence in an empty table where none did."""
+def forest(comparisons: pd.DataFrame, *, caption: str, documents: pd.DataFrame | None = None):
+    """A forest plot of the comparisons that ran; a sentence in an empty table where none did.
+
+    documents: the same comparisons of `clusters.compare_designated`, whose intervals are drawn below.
+    """
     rows = deltas(comparisons)
     if rows.empty:
         return table(rows, "No designated comparison has figures: none was named, or none ran.")
-    return figures.forest(rows, metric="difference", reference=0.0, caption=caption)
+    if documents is not None and len(documents) == len(rows):
+        rows = rows.assign(wide_low=documents["low"].to_numpy(), wide_high=documents["high"].to_numpy())
+    return figures.paired_forest(rows, label="difference", caption=caption)
 
 
 def p_text(p: float) -> str | None:
@@ -259,16 +265,14 @@ def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Comparisons as rows of a forest plot; those that did not run have no row."""
     rows = [
         (
-            f"{number}. {row['candidate']}\n− {row['baseline']}\n{row['metric']}, {row['rule']}, {row['origin']}",
-            row["delta"],
-            row["low"],
-            row["high"],
-            row["n"],
+            f"{number}. {row['candidate']} − {row['baseline']}",
+            f"{row['metric']}, {row['rule']}, {row['origin']}",
+            *(row[name] for name in ("delta", "low", "high", "n")),
         )
         for number, row in enumerate(comparisons.to_dict("records"), 1)
         if row["n"] > 0
     ]
-    return pd.DataFrame(rows, columns=["system", "mean", "low", "high", "n"])
+    return pd.DataFrame(rows, columns=["name", "about", "mean", "low", "high", "n"])
 
 
 def present(wanted: Sequence[str], summary: pd.DataFrame) -> list[str]:
@@ -278,14 +282,14 @@ def present(wanted: Sequence[str], summary: pd.DataFrame) -> list[str]:
 
 
 def abstention(useful: pd.DataFrame) -> pd.DataFrame:
-    """The table of `decisions.abstention` with intervals in one cell each."""
+    """The table of `abstention.abstention` with intervals in one cell each."""
     frame = useful[["system", "signal"]].copy()
-    frame["AURC"] = interval(useful["aurc"], useful["aurc_low"], useful["aurc_high"])
-    frame["AUROC"] = interval(useful["auroc"], useful["auroc_low"], useful["auroc_high"])
-    frame[["gained", "AURC random", "AURC oracle", "correct"]] = useful[
-        ["gained", "aurc_random", "aurc_oracle", "correct"]
-    ]
-    return frame.assign(signal=frame["signal"].str.replace("_", " "))
+    for name, title in (("aurc", "AURC"), ("augrc", "AUGRC"), ("auroc", "AUROC"), ("gained", "gained")):
+        frame[title] = interval(useful[name], useful[f"{name}_low"], useful[f"{name}_high"])
+    for name in ("aurc", "augrc"):
+        ends = zip(useful[f"{name}_random"], useful[f"{name}_oracle"], strict=True)
+        frame[f"{name.upper()} random, oracle"] = [f"{random:.2f}, {oracle:.2f}" for random, oracle in ends]
+    return frame.assign(correct=useful["correct"], n=useful["n"], signal=frame["signal"].str.replace("_", " "))
 
 
 def auroc(row: pd.Series) -> str:
@@ -294,7 +298,7 @@ def auroc(row: pd.Series) -> str:
 
 
 def auroc_best(useful: pd.DataFrame) -> str:
-    """The highest AUROC of `decisions.abstention` with its signal and system, for prose."""
+    """The highest AUROC of `abstention.abstention` with its signal and system, for prose."""
     if useful["auroc"].isna().all():
         return "not defined"
     row = useful.loc[useful["auroc"].idxmax()]
@@ -552,6 +556,274 @@ def publish_damage(
         publish(f"share__{slug(row['engine'], row['level'])}", row["share"])
 
 
+# Prices of reranking
+
+
+def unread(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `sweep.unread` to read."""
+    names = {
+        "first_stage": "first stage",
+        "depth": "candidates",
+        "reads_tokens": "reads tokens",
+        "passages_cut": "passages cut",
+    }
+    return rows.rename(columns=names | {"pairs_cut": "pairs cut"})
+
+
+def ways(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `pricing.compare_ways` to read; the first row is what the others are compared with."""
+    apart = interval(rows["delta"], rows["low"], rows["high"], "+.4f") + rows["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
+    compared, ran = rows["n"].notna(), rows["status"] == "ok"
+    return pd.DataFrame(
+        {
+            "reranker": rows["reranker"], "state": rows["status"],
+            "bytes a chunk": rows["bytes_a_chunk"].map("{:,.0f}".format).where(rows["bytes_a_chunk"].notna()),
+            "top ten in common": rows["overlap"], "score apart": rows["score_apart"],
+            "difference": apart.where(compared, ran.map({True: "reference", False: None})), "n": rows["n"].astype("Int64"),
+            "rerank ms": rows["mean_ms"], "P95": rows["p95_ms"], "samples": rows["asked"].astype("Int64"),
+        }
+    )  # fmt: skip
+
+
+def preview(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `preview.measure` to read, with the plain call's time as a multiple of each."""
+    plain = rows.groupby("shape", sort=False)["mean_ms"].transform("first")
+    spread = rows["fastest_ms"].map("{:,.0f}".format) + " to " + rows["slowest_ms"].map("{:,.0f}".format)
+    return rows[["shape", "run by", "candidates"]].assign(
+        ms=rows["mean_ms"], range_ms=spread, ms_a_candidate=rows["per_candidate_ms"], times_faster=plain / rows["mean_ms"],
+        questions=rows["questions"], weights=rows["weights"],
+    ).rename(columns=lambda name: name.replace("_", " "))  # fmt: skip
+
+
+def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
+    """What a cross-encoder would cost here, in one sentence."""
+    if rows.empty:
+        return f"No shape was previewed{f': {reason}' if reason else ''}."
+    parts = []
+    for shape, part in rows.groupby("shape", sort=False):
+        best, plain = part.loc[part["mean_ms"].idxmin()], part["mean_ms"].iloc[0]
+        parts.append(f"{shape} takes {plain:,.0f} ms in a plain call and {best['mean_ms']:,.0f} ms by {best['run by']}")
+    return f"For {rows['candidates'].iloc[0]:.0f} candidates of a question, a cross-encoder of the shape {'; '.join(parts)} (cost only)."
+
+
+# Statistics: tests, documents, margins, slices, ranks, a recommendation
+
+
+def named_pair(rows: pd.DataFrame) -> pd.DataFrame:
+    """What every table of comparisons begins with: candidate − baseline, measure, questions."""
+    return pd.DataFrame(
+        {
+            "candidate − baseline": rows["candidate"] + " − " + rows["baseline"],
+            "measure": rows["metric"] + ", " + rows["rule"],
+            "questions": rows["origin"],
+        }
+    )
+
+
+def side_by_side(comparisons: pd.DataFrame, effect: float) -> pd.DataFrame:
+    """The tests of every comparison that ran beside each other, and the questions it would take to show `effect`."""
+    ran = comparisons[comparisons["n"] > 0]
+    sd = ran["mde"] * ran["n"] ** 0.5 / 2.8
+    needed = pd.array([stats.questions_needed(one, effect) for one in sd], dtype="Int64")
+    return named_pair(ran).assign(
+        n=ran["n"], differ=ran["differ"].astype("Int64"), test=ran["test"], p=ran["p_value"].map(p_text), t=ran["p_t"].map(p_text),
+        agree=ran["tests_disagree"].map({True: "NO", False: "yes"}), MDE=ran["mde"], needed=needed,
+    ).rename(columns={"t": "p (t)", "needed": "questions needed"})  # fmt: skip
+
+
+def agreement(comparisons: pd.DataFrame) -> str:
+    """In how many comparisons t and permutation test say different things."""
+    ran = comparisons[comparisons["n"] > 0]
+    apart = int(ran["tests_disagree"].sum())
+    if not len(ran):
+        return "There is no test to compare."
+    if not apart:
+        return "Student's t and the permutation test agree on which side of the level each comparison falls."
+    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test fall on different sides of the level: too close to call."
+
+
+def clustered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `clusters.compare_designated` to read."""
+    return named_pair(rows).assign(
+        difference=interval(rows["delta"], rows["low"], rows["high"], "+.3f"), p=rows["p_value"].map(p_text), n=rows["n"],
+        documents=rows["clusters"], design=rows["design_effect"], effective=rows["n_effective"], advice=rows["advice"],
+    ).rename(columns={"design": "design effect", "effective": "effective n", "advice": "what would help"})  # fmt: skip
+
+
+def clustered_sentence(rows: pd.DataFrame, across: int) -> str:
+    """How far documents change the picture, in words."""
+    known = rows.dropna(subset=["design_effect"])
+    if known.empty:
+        return "There are too few documents, or no comparison that varies, to say what shared documents cost."
+    effects, fewest = known["design_effect"], int(known["clusters"].min())
+    flips = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
+    said = f"The design effect lies between {effects.min():.2f} and {effects.max():.2f}; with documents resampled {flips} of {len(known)} "
+    said += f"intervals hold zero. {across} questions have evidence in several documents."
+    if fewest < clusters.FEW_CLUSTERS:
+        said += f" {fewest} documents are few: such intervals tend to be too narrow, and the design effect itself is uncertain."
+    return said
+
+
+def claims(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `equivalence.claims` to read; one that did not run says why."""
+    words = rows["verdict"].where(rows["verdict"] != "not_run", "not run: " + rows["reason"].fillna(""))
+    frame = pd.DataFrame(
+        {
+            "claimed": rows["candidate"] + " is as good as " + rows["baseline"],
+            "measure": rows["metric"] + ", " + rows["rule"], "questions": rows["origin"],
+            "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "margin": rows["margin"], "n": rows["n"],
+            "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
+            "questions needed": rows["needed"].astype("Int64"),
+        }
+    )  # fmt: skip
+    return frame
+
+
+def slices(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `stats.slices` to read."""
+    return pd.DataFrame(
+        {
+            "cut": rows["cut"], "slice": rows["slice"], "verdict": rows["verdict"],
+            "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"), "n": rows["n"],
+            "p": rows["p_value"].map(p_text), "p (BH)": rows["p_adjusted"].map(p_text),
+        }
+    )  # fmt: skip
+
+
+def leaderboard(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `ranking.ranks` to read: ranges as "1 to 4"."""
+    ends = {"ranks": ("rank_low", "rank_high"), "resampled": ("band_low", "band_high")}
+    texts = {name: rows[low].astype(str) + " to " + rows[high].astype(str) for name, (low, high) in ends.items()}
+    return pd.DataFrame(
+        {
+            "system": rows["system"], "mean": interval(rows["mean"], rows["low"], rows["high"]), "ranks not ruled out": texts["ranks"],
+            "tie group": rows["group"], "ranks in 95 % of resamples": texts["resampled"], "first in": rows["p_first"].map("{:.0%}".format),
+        }
+    )  # fmt: skip
+
+
+def optimism_sentence(found, metric: str) -> str:
+    """What the best reported, and what to expect of it."""
+    if found.systems < 2:
+        return "There is one system, so nothing was chosen and no luck is in its mean."
+    return (
+        f"The best of {found.systems} systems, {found.system}, reported {found.reported:.3f} {metric}; after taking away what choosing the "
+        f"best of them gained on these {found.n} questions, expect {found.expected:.3f}."
+    )
+
+
+def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
+    """What the system chosen on one part of the questions is worth on the other."""
+    if rows.empty:
+        return f"The gold set has no two parts of at least {few} scored questions each, so nothing could be held out."
+    dev, other = rows.to_dict("records")
+    return (
+        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there and "
+        f"{interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
+        "questions, so their means differ by more than luck in choosing."
+    )
+
+
+def considered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of a recommendation to read, cheapest first."""
+    return pd.DataFrame(
+        {
+            "system": rows["system"], "verdict": rows["verdict"], "P95 ms": rows["p95_ms"].map("{:.1f}".format), "mean": rows["mean"],
+            "minus best [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "p as good (Holm)": rows["p_as_good"].map(p_text),
+            "questions needed": rows["needed"].astype("Int64"),
+        }
+    )  # fmt: skip
+
+
+def board(panel, price: pd.DataFrame) -> pd.DataFrame:
+    """What a leaderboard is made of, in counts."""
+    timed = int(price["system"].isin(panel.systems).sum())
+    counts = {
+        "systems": len(panel.systems),
+        "with a latency": timed,
+        "questions": len(panel.query_ids),
+        "left out": panel.left_out,
+    }
+    return pd.DataFrame({"what": list(counts), "count": list(counts.values())})
+
+
+def first_sentence(rows: pd.DataFrame) -> str:
+    """How many systems may be first, and how far the tests part the table."""
+    first = int((rows["rank_low"] == 1).sum())
+    if len(rows) < 2:
+        return "There is one system, so there is nothing to part."
+    groups = int(rows["group"].max())
+    parted = f"They fall into {groups} tie groups." if groups > 1 else "They are one tie group."
+    return f"For {first} of {len(rows)} systems the first rank is not ruled out. {parted}"
+
+
+def tied(panel, price: pd.DataFrame, **draws) -> tuple[str, int]:
+    """The pick of `recommend.cheapest_tied` and how many it calls tied; "none" where no latency was measured."""
+    rows = recommend.against_best(panel, price, **draws)
+    if rows.empty:
+        return "none, since no latency was measured", 0
+    pick, names = recommend.cheapest_tied(rows)
+    return pick, len(names)
+
+
+def by_chunker(
+    summary: pd.DataFrame, characters: pd.DataFrame, lost: pd.DataFrame, runs: pd.DataFrame, rule: str, metric: str
+) -> pd.DataFrame:
+    """Every engine with each chunker below one another: evidence that no chunk holds, the shares in characters, one metric.
+
+    summary, characters: `stats.summary` under rules and in characters. lost: `grading.evidence_lost`.
+    """
+    names = list(dict.fromkeys(characters["metric"]))
+    rows = wide(characters, "characters", names).drop(columns="unreachable")
+    rows = rows.merge(wide(summary, rule, [metric])[["system", metric]], on="system", how="left")
+    rows = rows.merge(runs[["system", "chunker", "retriever", "model", "chunks"]], on="system").merge(
+        lost, on="chunker"
+    )
+    rows["evidence in no chunk"] = [f"{one} of {all_}" for one, all_ in zip(rows["lost"], rows["pieces"], strict=True)]
+    rows = rows.sort_values(["retriever", "model"], kind="stable", key=lambda column: column.map(_first(column)))
+    return rows[["system", "chunks", "evidence in no chunk", *names, metric, "n"]].astype({"chunks": "Int64"})
+
+
+def _first(column: pd.Series) -> dict:
+    """Place of each value's first occurrence."""
+    return {value: place for place, value in enumerate(dict.fromkeys(column))}
+
+
+def approximations(recalls: pd.DataFrame, prices: pd.DataFrame) -> pd.DataFrame:
+    """What `sweep.approximation` measured: a row a graph, recall with intervals beside what it costs and saves."""
+    names = list(dict.fromkeys(recalls["metric"]))
+    rows = wide(stats.summary(recalls), "exact", names).drop(columns="unreachable")
+    rows = rows.merge(prices, on="system").rename(columns={"n": "questions"})
+    return rows[["system", "chunks", *names, "questions", "build_seconds", "approximate_ms", "exact_ms"]]
+
+
+EMBEDDING = dict.fromkeys(("embedding s", "embedding s in full"), ".1f")
+
+
+def precisions(
+    pairs: list[tuple[str, str]], shared: pd.DataFrame, scores: pd.DataFrame, runs: pd.DataFrame, rule: str, metric: str, origin: str
+) -> pd.DataFrame:  # fmt: skip
+    """Systems in lower precision beside those in full: hits they share, what the metric loses (paired), seconds of the vectors.
+
+    pairs: (full, low) by name. shared: `sweep.overlaps`. scores: `scores.csv`.
+    """
+    names = dict.fromkeys(shared["metric"])
+    hits = wide(stats.summary(shared), "hits", list(names)).set_index("system")
+    compared = stats.compare_designated(scores, [(metric, rule, *pair) for pair in pairs], origin)
+    seconds, rows = runs.set_index("system")["vector_seconds"] if len(pairs) else {}, []
+    for (full, low), row in zip(pairs, compared.to_dict("records"), strict=True):
+        rows.append({
+            "system": low, "beside": full, **{name: hits[name].get(low) for name in names},
+            f"{metric} lost or gained": interval(row["delta"], row["low"], row["high"], "+.3f"), "n": row["n"],
+            "embedding s": seconds[low], "embedding s in full": seconds[full],
+        })  # fmt: skip
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *EMBEDDING])
+
+
 # Simulation
 
 
@@ -609,3 +881,85 @@ def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFr
     for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
         for row in rows.dropna(subset=["rate"]).to_dict("records"):
             publish(slug(*(row[name] for name in names)), row["rate"])
+
+
+# Abstention
+
+
+def floors(rows: pd.DataFrame) -> pd.DataFrame:
+    """`abstention.selective` to read: what each floor leaves, with the answers behind it."""
+    frame = rows[["system", "signal", "questions"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame["floor"] = rows["floor"].map("{:.2f}".format)
+    frame["threshold"] = rows["threshold"]
+    frame["answered"] = _of(rows["answered"], rows["state"])
+    frame["coverage"] = rows["coverage"]
+    frame["accuracy"] = interval(rows["accuracy"], rows["low"], rows["high"])
+    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    return frame
+
+
+def _of(counts: pd.Series, states: pd.Series) -> list[str]:
+    """A count, marked where it is thin; the state in its place where there is none."""
+    return [
+        state if pd.isna(count) else f"{count:.0f}{' (thin)' if state == 'thin' else ''}"
+        for count, state in zip(counts, states, strict=True)
+    ]
+
+
+def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
+    """ "3 of 32 (9.4%)"; nothing where the count is not defined, "none asked" where there was nothing to count."""
+    return [
+        "none asked" if not total else None if pd.isna(count) else f"{count:.0f} of {total:.0f} ({count / total:.1%})"
+        for count, total in zip(counts, totals, strict=True)
+    ]
+
+
+def certified(rows: pd.DataFrame) -> pd.DataFrame:
+    """`abstention.certified` to read: a row a system, kind of risk and fold."""
+    frame = rows[["system", "signal", "risk"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame["chosen on"] = [
+        f"fold {fold}, {n} questions" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)
+    ]
+    frame["threshold"] = rows["threshold"]
+    frame["answered elsewhere"] = _share(rows["answered"], rows["held_out"])
+    frame["observed risk"] = interval(rows["observed"], rows["low"], rows["high"])
+    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    return frame.assign(holds=rows["holds"])
+
+
+def fusion_rows(useful: pd.DataFrame, few: pd.DataFrame) -> pd.DataFrame:
+    """Fusion rules as rows to read: `abstention.abstention` beside `abstention.at_coverage`."""
+    whole = useful.merge(few, on=["system", "signal"], suffixes=("", "_few"))
+    frame = pd.DataFrame({"fusion": whole["system"], "signal": whole["signal"].str.replace("_", " ")})
+    frame["right of all"] = _share(whole["correct"], whole["n"])
+    frame["gained"] = interval(whole["gained"], whole["gained_low"], whole["gained_high"])
+    frame["AUROC"] = interval(whole["auroc"], whole["auroc_low"], whole["auroc_high"])
+    frame["right of the most certain"] = _share(whole["correct_few"], whole["answered"])
+    frame["accuracy there"] = interval(whole["accuracy"], whole["low"], whole["high"])
+    return frame
+
+
+def reported_rate(counts: Sequence[int]) -> str:
+    """A sentence on a rate that a source reported, [right, answered], with the interval that its counts allow; empty without one."""
+    if not counts:
+        return ""
+    right, answered = counts
+    low, high = stats.wilson(right, answered)
+    return (
+        f"A source reported {right} right of {answered} at its best threshold of a cosine: such counts allow any rate "
+        f"from {low:.2f} to {high:.2f}."
+    )
+
+
+def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
+    """What the thresholds with a bound came to, in one sentence."""
+    parts = []
+    for risk, own in rows.groupby("risk", sort=False):
+        found = own[own["threshold"].notna()]
+        held = int((found["holds"] == "yes").sum())
+        said = f"{len(found)} of {len(own)} qualify"
+        parts.append(
+            f"{risk}, {said}" + (f" and {held} of these stay within it on the other fold" if len(found) else "")
+        )
+    bound = f"with a risk certified to be at most {allowed:.0%} (error {error:.0%})"
+    return f"Of the thresholds {bound}: {'; '.join(parts)}."
