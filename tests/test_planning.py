@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import planning, stats
-from localeval.planning import NOT_SHOWN, REFERENCE, SURVIVES, TOO_SLOW, Values
-from localeval.records import BadInput, Graded
+from localeval import book, build, planning, stats, tables
+from localeval.planning import BEST, BEST_TOO_SLOW, NOT_SHOWN, SURVIVES, TOO_SLOW, Values
+from localeval.records import Graded
 
 SCRIPT = Path(__file__).resolve().parents[1] / "book" / "assets" / "planning.js"
 BROWSER = next(
@@ -49,19 +49,10 @@ def test_minimum_effect_is_the_rule_of_the_report_with_more_digits():
     assert own == pytest.approx(stats.mde(differences), rel=6e-4)
 
 
-def test_questions_needed_by_hand():
-    """sd 0.4 and a difference of 0.1: (2.8016 * 4)^2 = 125.6, so 126; half the difference needs four times as many."""
-    assert planning.questions_needed(0.1, 0.4) == 126
-    assert planning.questions_needed(0.05, 0.4) == 503
-    assert planning.questions_needed(5.0, 0.1) == 2
-    with pytest.raises(BadInput, match="above 0"):
-        planning.questions_needed(0.0, 0.4)
-
-
 @pytest.mark.parametrize("effect", [0.013, 0.05, 0.2])
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
-def test_needed_is_the_least_number_that_shows_the_effect(effect, alpha):
-    n = planning.questions_needed(effect, 0.37, alpha, 0.9)
+def test_the_number_needed_is_the_least_that_shows_the_effect(effect, alpha):
+    n = stats.questions_needed(0.37, effect, alpha=alpha, power=0.9)
     assert planning.minimum_effect(n, 0.37, alpha, 0.9) <= effect < planning.minimum_effect(n - 1, 0.37, alpha, 0.9)
 
 
@@ -78,16 +69,17 @@ def test_who_survives_by_hand():
     values = some_values()
     rows = planning.survivors(values, 5, 50.0, 0.05).set_index("system")
     assert [rows.loc[name, "state"] for name in ("other", "twin", "<b>&none")] == [NOT_SHOWN, TOO_SLOW, NOT_SHOWN]
-    assert {rows.loc["best", "state"], rows.loc["near", "state"]} == {REFERENCE, SURVIVES}
+    assert {rows.loc["best", "state"], rows.loc["near", "state"]} == {BEST, SURVIVES}
     assert planning.choice(rows.reset_index()) == "near"
-    assert planning.choice(planning.survivors(values, 5, 0.1, 0.05)) == ""
+    small = planning.survivors(values, 5, 0.1, 0.05)
+    assert set(small["state"]) == {TOO_SLOW, BEST_TOO_SLOW} and planning.choice(small) == ""
 
 
 def test_a_copy_survives_without_any_margin_and_a_worse_one_does_not():
     table = np.array([[0.2, 0.9, 0.4, 1.0], [0.2, 0.9, 0.4, 1.0], [0.2, 0.8, 0.3, 0.9]])
     values = Values("p", ("slow", "fast", "worse"), (9.0, 3.0, 1.0), {1: table})
     rows = planning.survivors(values, 1, 10.0, 0.0)
-    assert list(rows["state"]) == [SURVIVES, REFERENCE, NOT_SHOWN]
+    assert list(rows["state"]) == [SURVIVES, BEST, NOT_SHOWN]
     assert rows["difference"].tolist() == pytest.approx([0, 0, -0.075])
     bound = -0.075 - 2.353363 * np.std([0, -0.1, -0.1, -0.1], ddof=1) / 2
     assert rows["bound"][2] == pytest.approx(bound, abs=1e-6)
@@ -96,7 +88,7 @@ def test_a_copy_survives_without_any_margin_and_a_worse_one_does_not():
 
 def test_one_question_shows_nothing():
     values = Values("p", ("a", "b"), (1.0, 2.0), {1: np.array([[1.0], [1.0]])})
-    assert list(planning.survivors(values, 1, 5.0, 0.5)["state"]) == [REFERENCE, NOT_SHOWN]
+    assert list(planning.survivors(values, 1, 5.0, 0.5)["state"]) == [BEST, NOT_SHOWN]
     assert page(values)["t"] is None
 
 
@@ -149,7 +141,7 @@ def test_data_cannot_leave_its_element_and_is_plain_json():
 
 def test_the_answer_says_what_there_is():
     assert "no system was timed" in planning.answer(Values("m", (), (), {}), 58, 0.3, 50, 0.05).lower()
-    assert "No system answers within 0.1 ms" in planning.answer(some_values(), 58, 0.3, 0.1, 0.05)
+    assert "No system within 0.1 ms is shown" in planning.answer(some_values(), 58, 0.3, 0.1, 0.05)
     assert "of 5 systems survive" in planning.answer(some_values(), 58, 0.3, 50, 0.05)
 
 
@@ -215,7 +207,7 @@ def test_the_page_lives_from_the_file_system_and_stands_without_script(tmp_path)
         f"With 58 questions the smallest true difference that is found in 80% of studies is {planning.minimum_effect(58, 0.2945):.3f}"
     )
     chosen = planning.survivors(values, 10, 50.0, 0.05)
-    left = chosen["state"].isin([REFERENCE, SURVIVES]).sum()
+    left = chosen["state"].isin([BEST, SURVIVES]).sum()
     assert said[1] == f"{left} of 5 systems survive; the fastest of them is {planning.choice(chosen)}."
     rows = dom.select(".le-plan-live tbody tr")
     assert {row.th.get_text(): row.find_all("td")[-1].get_text() for row in rows} == dict(
@@ -229,3 +221,29 @@ def test_the_script_asks_for_nothing():
     assert not any(
         word in text for word in ("http:", "https:", "fetch(", "XMLHttpRequest", "import(", "localStorage", "eval(")
     )
+
+
+# On the toy study
+
+
+@pytest.mark.slow
+def test_simulation_and_planning_run_on_a_tiny_study(executed, tmp_path, monkeypatch):
+    """A handful of questions and one engine: the pages say what there is, and nothing breaks."""
+    root = tmp_path / "project"
+    shutil.copytree(executed[0], root)
+    monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
+    settings = {
+        "52_simulation": "{simulations: 40, n_resamples: 100, time_simulations: 10}",
+        "56_planning": "{cuts: [1, 5]}",
+    }
+    for name, text in settings.items():
+        (root / "params/toy" / f"{name}.yml").write_text(text, encoding="utf-8")
+    said = []
+    build.run(root, "toy", say=said.append)
+    assert "2 of 8 notebooks executed" in said[-1]
+    for name in settings:
+        assert book.check_notebook(root / "runs/toy/base" / f"{name}.ipynb") == []
+    coverage = tables.read_csv(root / "runs/toy/base/52_simulation/coverage.csv")
+    assert coverage["rate"].between(0, 1).all() and {"paired difference", "warm time"} <= set(coverage["of"])
+    arms = tables.read_csv(root / "runs/toy/base/30_sweep/arms.csv")
+    assert set(arms["arm"]) == {"engine", "random", "reversed", "title-only", "duplicate", "oracle"}

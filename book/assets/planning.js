@@ -24,7 +24,7 @@
   const sumOfZ = (alpha, power) => quantile(1 - alpha / 2) + quantile(power);
   const minimumEffect = (n, sd, alpha, power) => (sumOfZ(alpha, power) * sd) / Math.sqrt(n);
   const questionsNeeded = (effect, sd, alpha, power) =>
-    Math.max(2, Math.ceil(((sumOfZ(alpha, power) * sd) / effect) ** 2 - 1e-9));
+    Math.ceil(((sumOfZ(alpha, power) * sd) / effect) ** 2 - 1e-9);
   const powerOf = (effect, n, sd, alpha) => {
     const [shift, z] = [(effect * Math.sqrt(n)) / sd, quantile(1 - alpha / 2)];
     return area(shift - z) + area(-shift - z);
@@ -32,33 +32,29 @@
 
   const mean = (row) => row.reduce((sum, value) => sum + value, 0) / row.length;
 
-  /* Every system against the best that the budget allows: a row each with its state. */
+  /* Every system against the best of all: a row each with its state. */
   function survivors(data, cut, budget, margin) {
     const table = data.values[cut].map((row) => row.map((value) => value / data.scale));
     const means = table.map(mean);
-    const within = data.p95.map((ms) => ms <= budget);
-    let best = -1;
+    let best = 0;
     means.forEach((value, i) => {
-      if (!within[i]) return;
-      const ahead = best < 0 ? 1 : Math.round(value * 1e9) - Math.round(means[best] * 1e9);
+      const ahead = Math.round(value * 1e9) - Math.round(means[best] * 1e9);
       if (ahead > 0 || (ahead === 0 && data.p95[i] < data.p95[best])) best = i;
     });
     return data.systems.map((system, i) => {
-      let [difference, bound] = [NaN, NaN];
-      if (best >= 0) {
-        const apart = table[i].map((value, q) => value - table[best][q]);
-        difference = mean(apart);
-        const spread = Math.sqrt(apart.reduce((sum, d) => sum + (d - difference) ** 2, 0) / (apart.length - 1));
-        if (data.t !== null) bound = difference - (data.t * spread) / Math.sqrt(apart.length);
-      }
+      const apart = table[i].map((value, q) => value - table[best][q]);
+      const difference = mean(apart);
+      const spread = Math.sqrt(apart.reduce((sum, d) => sum + (d - difference) ** 2, 0) / (apart.length - 1));
+      const bound = data.t === null ? NaN : difference - (data.t * spread) / Math.sqrt(apart.length);
+      const fast = data.p95[i] <= budget;
       const shown = bound >= -margin - 1e-9 ? "as good" : "not shown to be as good";
-      const state = !within[i] ? "too slow" : i === best ? "best in budget" : shown;
+      const state = i === best ? (fast ? "best" : "best, too slow") : fast ? shown : "too slow";
       return { system, mean: means[i], p95: data.p95[i], difference, bound, state };
     });
   }
 
   function choice(rows) {
-    const left = rows.filter((row) => row.state === "best in budget" || row.state === "as good");
+    const left = rows.filter((row) => row.state === "best" || row.state === "as good");
     return left.reduce((first, row) => (first && first.p95 <= row.p95 ? first : row), null)?.system ?? "";
   }
 
@@ -145,7 +141,7 @@
     const body = element("tbody", {});
     const head = ["system", `mean ${data.metric}`, "P95 ms", "difference", "lower bound", "state"];
     const cells = head.map((text, i) => element("th", { scope: "col", class: i % 5 ? "le-num" : "le-text" }, text));
-    const caption = element("caption", {}, element("span", { class: "le-caption" }, "Every timed system against the best that the budget allows. Lower bound: one-sided, of the paired difference."));
+    const caption = element("caption", {}, element("span", { class: "le-caption" }, "Every timed system against the best of all. Lower bound: one-sided, of the paired difference."));
     const table = element("table", { class: "le-table" }, caption, element("thead", {}, element("tr", {}, ...cells)), body);
     const cuts = Object.keys(data.values).map(Number).sort((a, b) => a - b);
     const budgets = [...new Set([...data.p95.map((ms) => Math.ceil(ms * 10) / 10), data.budget])].sort((a, b) => a - b);
@@ -157,12 +153,12 @@
     function show() {
       const [cut, budget, margin] = [parts.cut.value(), parts.budget.value(), parts.margin.value()];
       const rows = survivors(data, cut, budget, margin);
-      const order = { "best in budget": 0, "as good": 1, "not shown to be as good": 2, "too slow": 3 };
+      const order = { best: 0, "as good": 1, "best, too slow": 2, "not shown to be as good": 3, "too slow": 4 };
       rows.sort((a, b) => order[a.state] - order[b.state] || a.p95 - b.p95);
       const left = rows.filter((row) => order[row.state] < 2).length;
       said.textContent = choice(rows)
         ? `${left} of ${rows.length} systems survive; the fastest of them is ${choice(rows)}.`
-        : "No system answers within this budget.";
+        : "No system within this budget is shown to be as good as the best.";
       body.replaceChildren(
         ...rows.map((row) => {
           const numbers = [fixed(row.mean, 3), fixed(row.p95, 1), signed(row.difference), signed(row.bound)];

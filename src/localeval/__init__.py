@@ -7,11 +7,11 @@ reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid
 engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
             crossencoder, preview, pointwise
 labels      gold, drafting, grading, metrics, trec
-tables      tables, sweep, twins, damage, depth, pricing
+tables      tables, sweep, arms, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published
 answers     abstention, certainty
 gates       gate, baseline, gatereport, leaderboard
-report      figures, report, views, build, book, commands, cli
+report      figures, report, planning, views, build, book, commands, cli
 """
 
 import os

@@ -10,13 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, sqrt
+from math import sqrt
 
 import numpy as np
 import pandas as pd
 
+from localeval import stats
 from localeval.metrics import measure
-from localeval.records import BadInput, Graded
+from localeval.records import Graded
 
 ALPHA, POWER = 0.05, 0.8
 SCALE = 1000  # values are kept to three decimals, as whole numbers
@@ -39,18 +40,13 @@ def minimum_effect(n: int, sd: float, alpha: float = ALPHA, power: float = POWER
     return _sum_of_z(alpha, power) * sd / sqrt(n)
 
 
-def questions_needed(effect: float, sd: float, alpha: float = ALPHA, power: float = POWER) -> int:
-    """The number of questions that show this true difference with this power; at least 2. The inverse of `minimum_effect`."""
-    if effect <= 0:
-        raise BadInput(f"effect={effect}: a difference to look for is above 0")
-    return max(2, ceil((_sum_of_z(alpha, power) * sd / effect) ** 2 - 1e-9))
-
-
 def needed_table(sd: float, effects: Sequence[float], alpha: float = ALPHA, power: float = POWER) -> pd.DataFrame:
     """Questions needed for each effect, at half, at once and at twice the spread. Columns: true difference, sd ... (each a spread)."""
     table = pd.DataFrame({"true difference": list(effects)})
     for spread in dict.fromkeys(round(sd * factor, 3) for factor in (0.5, 1, 2)):
-        table[f"questions, sd {spread:g}"] = [questions_needed(e, spread, alpha, power) for e in effects]
+        table[f"questions, sd {spread:g}"] = [
+            stats.questions_needed(spread, e, alpha=alpha, power=power) for e in effects
+        ]
     return table
 
 
@@ -97,46 +93,41 @@ def values_at(
     return Values(metric, tuple(kept), tuple(round(float(times[name]), 2) for name in kept), rounded)
 
 
-TOO_SLOW, REFERENCE, SURVIVES, NOT_SHOWN = "too slow", "best in budget", "as good", "not shown to be as good"
+BEST, SURVIVES, NOT_SHOWN, TOO_SLOW, BEST_TOO_SLOW = (
+    "best",
+    "as good",
+    "not shown to be as good",
+    "too slow",
+    "best, too slow",
+)
 
 
 def survivors(values: Values, cut: int, budget_ms: float, margin: float, alpha: float = ALPHA) -> pd.DataFrame:
-    """Which systems are as good as the best that the budget allows, within the margin.
+    """Which systems within the budget are as good as the best of all, within the margin.
 
-    The reference has the highest mean of those whose P95 is within the budget (tie: the faster). Another one survives when a loss of
-    `margin` against it is ruled out: the lower one-sided t bound of its paired difference is not below -margin. Columns: system, mean,
-    p95_ms, difference, bound, state. The one to choose is the fastest that survives.
+    The best has the highest mean (tie: the faster). Another one survives when its P95 is within the budget and a loss of `margin`
+    is ruled out: the lower one-sided t bound of its paired difference is not below -margin. Columns: system, mean, p95_ms, difference,
+    bound, state. The one to choose is the fastest that is left. For one setting and without correction: a place to look;
+    the tested recommendation is `recommend.recommend`.
     """
     from scipy.special import stdtrit
 
     table, n = values.values[cut], values.n
     means, times = table.mean(axis=1), np.array(values.p95_ms)
-    within = times <= budget_ms
-    rows = []
-    best = min(np.flatnonzero(within), key=lambda i: (-round(means[i], 9), times[i]), default=None)
-    for i, name in enumerate(values.systems):
-        difference = bound = float("nan")
-        if best is not None:
-            apart = table[i] - table[best]
-            difference = apart.mean()
-            error = apart.std(ddof=1) / sqrt(n) if n > 1 else float("nan")
-            bound = difference - stdtrit(n - 1, 1 - alpha) * error if n > 1 else float("nan")
-        state = (
-            TOO_SLOW
-            if not within[i]
-            else REFERENCE
-            if i == best
-            else SURVIVES
-            if bound >= -margin - 1e-9
-            else NOT_SHOWN
-        )
-        rows.append((name, means[i], times[i], difference, bound, state))
-    return pd.DataFrame(rows, columns=["system", "mean", "p95_ms", "difference", "bound", "state"])
+    best = min(range(len(means)), key=lambda i: (-round(means[i], 9), times[i]))
+    apart = table - table[best]
+    error = apart.std(axis=1, ddof=1) / sqrt(n) if n > 1 else np.full(len(means), np.nan)
+    bounds = apart.mean(axis=1) - (stdtrit(n - 1, 1 - alpha) if n > 1 else np.nan) * error
+    fast, good = times <= budget_ms, bounds >= -margin - 1e-9
+    states = np.where(fast, np.where(good, SURVIVES, NOT_SHOWN), TOO_SLOW).tolist()
+    states[best] = BEST if fast[best] else BEST_TOO_SLOW
+    columns = {"mean": means, "p95_ms": times, "difference": apart.mean(axis=1), "bound": bounds, "state": states}
+    return pd.DataFrame({"system": values.systems} | columns)
 
 
 def choice(rows: pd.DataFrame) -> str:
-    """The fastest system of `survivors` that is the reference or as good; empty where the budget allows none."""
-    left = rows[rows["state"].isin([REFERENCE, SURVIVES])]
+    """The fastest system of `survivors` within the budget that is the best or as good; empty where there is none."""
+    left = rows[rows["state"].isin([BEST, SURVIVES])]
     return "" if left.empty else str(left.loc[left["p95_ms"].idxmin(), "system"])
 
 
@@ -155,7 +146,7 @@ def worked_examples(values: Values, n: int, sd: float) -> dict:
         {
             **dict(zip(("n", "sd", "alpha", "power", "effect"), (size, spread, alpha, power, effect), strict=True)),
             "mde": minimum_effect(size, spread, alpha, power),
-            "needed": questions_needed(effect, spread, alpha, power),
+            "needed": stats.questions_needed(spread, effect, alpha=alpha, power=power),
         }
         for size, spread, alpha, power, effect in settings
     ]
@@ -254,13 +245,13 @@ class Embedded:
 def answer(values: Values, n: int, sd: float, budget_ms: float, margin: float) -> str:
     """What the page says before anybody moves a slider."""
     start = f"With {n} questions and a spread of {sd:.3f} the smallest true difference that shows is {minimum_effect(n, sd):.3f}"
-    told = f"{start}; half of that would need {questions_needed(minimum_effect(n, sd) / 2, sd):,} questions."
+    told = f"{start}; half of that would need {stats.questions_needed(sd, minimum_effect(n, sd) / 2):,} questions."
     if not values.systems:
         return f"{told} No system was timed, so there is none to choose."
     cut = list(values.values)[-1]
     rows = survivors(values, cut, budget_ms, margin)
-    left = int(rows["state"].isin([REFERENCE, SURVIVES]).sum())
+    left = int(rows["state"].isin([BEST, SURVIVES]).sum())
     if not left:
-        return f"{told} No system answers within {budget_ms:g} ms."
+        return f"{told} No system within {budget_ms:g} ms is shown to be as good as the best within {margin:g}."
     kept = f"{left} of {len(rows)} systems survive at @{cut}; the fastest is {choice(rows)}"
     return f"{told} Within {budget_ms:g} ms and a margin of {margin:g}, {kept}."
