@@ -968,7 +968,7 @@ def arm_rows(rows: pd.DataFrame, metrics: Sequence[str], headline: str) -> pd.Da
     """`arms.table` to read: a row an arm, each metric with its interval, the paired difference of the headline metric to the engine."""
     if rows.empty:
         return pd.DataFrame(columns=["arm", "system"])
-    text = rows.assign(text=interval(rows["mean"], rows["low"], rows["high"]))
+    text = rows.assign(text=interval(rows["mean"], rows["low"], rows["high"], ".3f"))
     cells = text.pivot(index=["arm", "system"], columns="metric", values="text")[list(dict.fromkeys(metrics))]
     own = rows[rows["metric"] == headline].set_index(["arm", "system"])
     apart = interval(own["delta"], own["delta_low"], own["delta_high"], "+.2f").where(
