@@ -39,6 +39,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "52_simulation",
         "54_published",
         "55_labels",
+        "56_planning",
         "60_abstention",
     ]
     for path in NOTEBOOKS:

@@ -7,8 +7,8 @@ reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid
 engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
             crossencoder, preview, pointwise
 labels      gold, drafting, judgements, grading, metrics, trec, holes
-tables      tables, sweep, twins, damage, depth, pricing
-statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published
+tables      tables, sweep, arms, twins, damage, depth, pricing
+statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
 answers     abstention, certainty
 gates       gate, baseline, gatereport, leaderboard
 report      figures, report, views, build, book, commands, cli

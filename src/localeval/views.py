@@ -9,7 +9,7 @@ from itertools import product
 import pandas as pd
 
 from localeval import clusters, figures, recommend, stats
-from localeval.figures import interval, minus
+from localeval.figures import DASH, interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
@@ -902,8 +902,8 @@ def rates(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     frame = rows[list(names)].copy()
     frame["rate"] = interval(rows["rate"], rows["low"], rows["high"], ".1%")
     if "lowest" in rows:
-        ends = zip(rows["lowest"], rows["highest"], strict=True)
-        frame["of single ones"] = [span(low, high, ".1%", "not defined") for low, high in ends]
+        ends = zip(rows["lowest"], rows["highest"], rows["comparisons"], strict=True)
+        frame["of single ones"] = [span(low, high, ".1%", DASH) if n > 1 else DASH for low, high, n in ends]
         frame["comparisons"] = rows["comparisons"]
     return frame.assign(simulations=rows["simulations"])
 
@@ -929,19 +929,18 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
         at_mde[(at_mde["way"] == way) & (at_mde["test"] == "sign-flip permutation")]["rate"]
         for way in ("shifted", "signs by coin")
     )
-    verdict = [tests[null, "verdict (permutation and interval)"] for null in ("signs by coin", "centred")]
+    verdict = [tests[null, "verdict"] for null in ("signs by coin", "centred")]
+    with_holm, without = (
+        rules["family", rule] for rule in ("verdict (Holm and interval)", "each at the level by itself")
+    )
+    sides = f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides" if len(coin) else ""
     parts = [
         f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
-        f"Where nothing differs, the verdict of one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the "
-        f"time at a level of {alpha:.0%}, the family of {n_pairs} {rules['family', 'verdict (Holm and interval)']:.1%} with Holm's "
-        f"correction and {rules['family', 'each at the level by itself']:.1%} without, and the gate {rules['gate', 'both: the gate']:.1%}.",
+        f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
+        f"of {alpha:.0%}, that on a family of {n_pairs} {with_holm:.1%} with Holm's correction and {without:.1%} without, and the gate "
+        f"fails {rules['gate', 'both: the gate fails']:.1%}.",
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
-        f"when every question shifts by as much"
-        + (
-            f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides."
-            if len(coin)
-            else "."
-        ),
+        f"when every question shifts by as much{sides}.",
     ]
     return " ".join(parts)
 
@@ -1120,3 +1119,18 @@ def flip_sentence(before: pd.DataFrame, after: pd.DataFrame) -> str:
     known = int((after["n"] > 0).sum())
     turned = f"open hits could turn {counts[1]} round ({counts[0]} by the gold set alone)"
     return f"Of {known} designated comparisons, {turned}; {held} stand whatever they hold."
+
+
+def arm_rows(rows: pd.DataFrame, metrics: Sequence[str], headline: str) -> pd.DataFrame:
+    """`arms.table` to read: a row an arm, each metric with its interval, the paired difference of the headline metric to the engine."""
+    if rows.empty:
+        return pd.DataFrame(columns=["arm", "system"])
+    text = rows.assign(text=interval(rows["mean"], rows["low"], rows["high"], ".3f"))
+    cells = text.pivot(index=["arm", "system"], columns="metric", values="text")[list(dict.fromkeys(metrics))]
+    own = rows[rows["metric"] == headline].set_index(["arm", "system"])
+    apart = interval(own["delta"], own["delta_low"], own["delta_high"], "+.2f").where(
+        own["differing"] > 0, "0, everywhere"
+    )
+    whole = cells.reindex(own.index).rename_axis(columns=None)
+    whole[f"difference in {headline}"] = apart.where(own.index.get_level_values("arm") != "engine", DASH)
+    return whole.assign(n=own["n"]).reset_index()
