@@ -10,7 +10,7 @@ import pytest
 
 from localeval import embedding
 from localeval.onnxmodel import OnnxEmbedder, exported
-from localeval.records import BadInput, Span
+from localeval.records import BadInput
 from localeval.vectors import VectorCache
 
 MINILM = embedding.CARDS["minilm"]
@@ -26,7 +26,7 @@ def minilm(request, tmp_path_factory):
 
 
 def test_unknown_models_are_named():
-    with pytest.raises(BadInput, match="unknown embedder 'minilmm'; known: minilm, bge-small"):
+    with pytest.raises(BadInput, match="unknown embedder 'minilmm'; known: minilm, minilm-int8, bge-small"):
         embedding.card_of("minilmm")
     with pytest.raises(BadInput, match="unknown cross encoder 'minilm'; known: ms-marco-minilm"):
         embedding.card_of("minilm", "cross_encoder")
@@ -199,32 +199,35 @@ def test_token_vectors_are_unit_rows_without_special_tokens(minilm):
 
 
 @pytest.mark.slow
-def test_a_cross_encoder_loads_from_a_folder_and_ranks_by_logits(tmp_path):
-    """A model of random weights with the real shape of its files: the path that real weights would take."""
-    torch = pytest.importorskip("torch")
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+def test_eight_bits_come_near_the_full_model_and_are_kept_apart(tiny_bert, tmp_path_factory):
+    folder, _ = tiny_bert("BertModel")
+    folder_of(folder)
+    cache = tmp_path_factory.mktemp("cache")
+    card = embedding.ModelCard("tiny", "embedder", "random weights", 64, "MIT", "3 k")
+    full = OnnxEmbedder(card, folder, cache)
+    small = OnnxEmbedder(replace(card, name="tiny-int8", precision="int8", reference="tiny"), folder, cache)
+    assert len(list((cache / "onnx").glob("*.onnx"))) == 2, "one export, and its copy in eight bits"
+    texts = ["tea pot", "kiln fire pot tea " * 20, "fire"]
+    one, two = full.encode(texts), small.encode(texts)
+    assert (np.sum(one * two, axis=1) > 0.98).all() and not np.array_equal(one, two)
+    for embedder, together in ((full, one), (small, two)):
+        alone = [embedder.encode([text])[0] for text in texts]
+        assert np.array_equal(together, alone), "to the last bit, whatever stood beside a text"
+    assert full.settings["dtype"] == "float32" and small.settings["dtype"] == "int8"
+    store = VectorCache(cache)._store
+    assert store(full, "pooled").folder != store(small, "pooled").folder
 
-    from localeval.rerank import CrossEncoder
 
-    torch.manual_seed(0)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "kiln", "fire", "pot"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    shape = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        num_labels=1,
-        max_position_embeddings=64,
-    )
-    model = BertForSequenceClassification(shape).eval()
-    model.save_pretrained(tmp_path)
-    card = embedding.ModelCard("tiny", "cross_encoder", "a tiny model of random weights", 64, "MIT", "3 k")
-    texts = {Span("a", 0, 1): "tea pot", Span("b", 0, 1): "kiln fire", Span("c", 0, 1): "tea pot"}
-    scorer = CrossEncoder(card, tmp_path, texts.__getitem__)
-    scores = scorer("tea", list(texts))
-    assert scores.shape == (3,) and scores[0] == pytest.approx(scores[2], abs=1e-6) and scores[0] != scores[1]
-    pair = BertTokenizerFast(str(tmp_path / "vocab.txt"))("tea", "kiln fire", return_tensors="pt")
-    assert scores[1] == pytest.approx(model(**pair).logits.item(), abs=1e-5), "no sigmoid on top"
+def test_the_reference_engine_runs_full_precision_only(tmp_path):
+    with pytest.raises(BadInput, match="model minilm-int8 is run by ONNX Runtime: settings 'encoder: onnx'"):
+        embedding.SentenceEmbedder(embedding.CARDS["minilm-int8"], tmp_path)
+    with pytest.raises(BadInput, match="no 4 bits under ONNX Runtime; known: float32, int8"):
+        OnnxEmbedder(replace(MINILM, precision="4 bits"), tmp_path, tmp_path)
+
+
+def test_a_card_in_lower_precision_names_the_same_weights_in_full():
+    for card in embedding.CARDS.values():
+        if card.reference:
+            full = embedding.CARDS[card.reference]
+            assert full.precision == "float32" != card.precision and full.sha256 == card.sha256
+            assert (full.query, full.passage, full.max_tokens) == (card.query, card.passage, card.max_tokens)

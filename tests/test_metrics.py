@@ -20,6 +20,13 @@ def ranking(*gains, ideal=None, ranked=None):
     return Graded("q", "scored", sparse, ideal=tuple(map(float, ideal)), ranked=ranked or len(gains))
 
 
+def seen(*gains):
+    """A ranking by its gains: 0 was judged not relevant, -1 was in the pool and not judged, None nobody knows."""
+    sparse = tuple((rank, float(gain)) for rank, gain in enumerate(gains, 1) if gain is not None)
+    ideal = tuple(sorted((gain for _, gain in sparse if gain >= 0), reverse=True))
+    return Graded("q", "scored", sparse, ideal=ideal, ranked=len(gains))
+
+
 @pytest.mark.parametrize(
     ("graded", "name", "value"),
     [
@@ -51,6 +58,20 @@ def ranking(*gains, ideal=None, ranked=None):
         (ranking(0, 2, 0, 1, 0), "ap", (1 / 2 + 2 / 4) / 2),
         (ranking(0, 0, 1), "success@2", 0.0),
         (ranking(0, 0, 1), "success@3", 1.0),
+        # in the pool, not judged (-1): infap infers from the rest; judged refuse it, bpref does not count it
+        (seen(1, -1, 0, 1), "infap", (1 + (1 + 3 * 0.5) / 4) / 2),
+        (seen(1, -1, 0, 1), "judged@4", 3 / 4),
+        (seen(1, -1, 0, 1), "bpref", (1 + 1 - 1 / 1) / 2),
+        (seen(-1, -1, 1), "bpref", 1.0),
+        # ten returned, two judged, the one that counts at rank 3: holes change no score, and are seen in another column
+        (seen(None, None, 1, None, 0, *[None] * 5), "judged@10", 0.2),
+        (seen(None, None, 1, None, 0, *[None] * 5), "rr", 1 / 3),
+        (seen(None, None, 1, None, 0, *[None] * 5), "condensed_rr", 1.0),
+        # rank 2 was not judged: condensed, ranks 3 and 4 move up
+        (seen(0, None, 1, 2), "condensed_rr", 1 / 2),
+        (seen(0, None, 1, 2), "condensed_recall@2", 1 / 2),
+        (seen(0, -1, 1, 2), "condensed_ndcg@3", (1 / 1.58496 + 2 / 2) / (2 + 1 / 1.58496)),
+        (seen(0, None, 1, 2), "condensed_ndcg_exp@3", (1 / 1.58496 + 3 / 2) / (3 + 1 / 1.58496)),
         # one of two pieces found: recall is not success
         (ranking(0, 1, ideal=[1, 1]), "recall@2", 0.5),
         (ranking(0, 1, ideal=[1, 1]), "success@2", 1.0),

@@ -217,6 +217,11 @@ def test_control_characters_of_other_scripts_are_no_lost_ligatures():
     assert judge(JAPANESE, Signals(removed_chars=60))[0] == "digital_noisy"
 
 
+def test_ligatures_lost_from_one_word_in_a_few_spoil_a_page_and_brackets_of_formulas_do_not():
+    assert judge(ENGLISH, Signals(removed_chars=3))[0] == "digital_noisy"  # of 340 characters
+    assert judge(ENGLISH, Signals(removed_chars=1))[0] == "digital_clean"
+
+
 def test_an_image_alone_on_a_page_is_a_scan_however_small():
     assert judge("", Signals(image_coverage=0.13))[0] == "likely_scanned"
     assert judge("", Signals(image_coverage=0.13, vectors=3))[0] == "low_text"
@@ -234,6 +239,27 @@ def test_thresholds_can_be_set():
 
 
 # Tables
+
+
+@given(st.text("aeybcdfXYZAE", min_size=1, max_size=30), st.sampled_from(["", ".", "(", "–"]))
+def test_words_of_plain_letters_take_a_short_way_to_the_same_features(core, around):
+    token = around + core + around
+    assert quality._token_features(token) == quality._any_features(token, core)
+
+
+@pytest.mark.parametrize(
+    "core", ["the", "a", "I", "x" * 25, "x" * 26, "aXbYZ", "likeThisOneAndMore", "XMLParserOf", "bcdfg"]
+)
+def test_plain_letters_at_the_edges_of_their_rules(core):
+    assert quality._letters_features(core) == quality._any_features(core, core)
+
+
+def test_many_tokens_are_not_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(quality, "MOST_TOKENS", 3)
+    kept = quality._Tokens()
+    assert [kept[word] for word in ("one", "two", "2,3", "of", "the")][-1] == ("good_token", "stopword") and len(
+        kept
+    ) <= 3
 
 
 def test_page_table_of_a_pdf_and_a_text_file():

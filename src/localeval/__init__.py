@@ -1,16 +1,22 @@
 """Evaluate retrieval over your own documents: honestly, offline, on your own machine.
 
-Read the modules in this order: records, provenance, corpus, layout, child, pdfchild, pagecache, pdf, scans, quality, ocr,
-rapid, engines, converters, calibration, tokens, chunking, embedding, onnxmodel, packaged, vectors, retrieval, lexical,
-learned, rerank, gold, drafting, grading, metrics, trec, stats, certainty, abstention, replies, endpoint, gguf,
-answering, groundedness, handcheck, depth, tables, sweep, twins, damage, generation, figures,
-report, views, build, book, commands, cli.
+Groups of modules, in the order to read them; what a group may import is in `tests/test_architecture.py`:
+
+base        records, provenance, tokens, child
+reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid, engines, converters, calibration
+engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
+            crossencoder, preview, pointwise
+labels      gold, drafting, judgements, grading, metrics, trec, holes
+tables      tables, sweep, arms, twins, damage, depth, pricing
+statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
+answers     certainty, abstention, replies, endpoint, gguf, answering, groundedness, handcheck, generation
+gates       gate, baseline, gatereport, leaderboard
+report      figures, report, views, build, book, commands, cli
 """
 
 import os
 
-os.environ["ORT_DISABLE_TELEMETRY"] = (
-    "1"  # ONNX Runtime reads it when it is loaded; without it, it looks up a host of its maker
-)
+# ONNX Runtime reads it when it is loaded; without it, it looks up a host of its maker.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 __version__ = "0.1.0"

@@ -35,6 +35,8 @@ PLUMBING = ("run_dir",)  # parameters that say where, never what; not part of a 
 TIMEOUT = 3600  # seconds one cell may take
 LOCAL_ONLY = ("hits.jsonl",)  # large, and no published number needs it: the gains are enough
 PROOF = ("gains.jsonl.gz", "metrics.csv", "comparisons.csv", "provenance.json")  # published whatever their size
+NOT_NOTEBOOKS = ("gate",)  # files of params/<study>/ that are settings of a command
+KEPT = ("baseline.json",)  # files of results/<study>/ that no notebook writes, and that outlive a publication
 OVERRIDES = ".overrides.json"  # in the folder of a run: what was given with -p
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # for latencies that can be compared
 
@@ -56,7 +58,8 @@ def studies(root: Path) -> list[str]:
 
 def notebooks(root: Path, study: str) -> list[str]:
     """Notebooks of a study, in order of their number."""
-    names = sorted(path.stem for path in (root / "params" / study).glob("*.yml")) if study in studies(root) else []
+    files = (root / "params" / study).glob("*.yml") if study in studies(root) else ()
+    names = sorted(path.stem for path in files if path.stem not in NOT_NOTEBOOKS)
     if not names:
         raise BadInput(
             f"params/{study}: no such study{near(study, studies(root))}; a study is a folder of .yml files there"
@@ -500,6 +503,8 @@ def publish(root: Path, study: str, say=print) -> None:
             for file in small:
                 shutil.copy(file, results / name)
             _sign(results / name / "provenance.json", nbformat.read(page(root, base, name), as_version=4))
+        for kept in (path for name in KEPT if (path := root / "results" / study / name).is_file()):
+            shutil.copy(kept, results)
         (root / "book" / study).mkdir(parents=True, exist_ok=True)
         (root / "results").mkdir(exist_ok=True)
         shutil.rmtree(root / "results" / study, ignore_errors=True)

@@ -21,13 +21,14 @@ a first afternoon:
   localeval run handbook 30_sweep -p repeats=5   one notebook (and what it reads) with another parameter
   localeval list                           studies, their notebooks, and which are fresh
   localeval check                          do the published numbers still follow from the published gains?
+  localeval gate handbook                  is this run worse than the committed baseline?
 
 files of your own, anywhere (no project needed):
   localeval score --qrels qrels.txt --run bm25.run       metrics of any system's run, with intervals
   localeval compare --qrels qrels.txt --run bm25.run --run dense.run --metric ndcg@10
   localeval quality scans/                 are these pages fit to be searched?
 
-exit codes: 0 good; 1 a check failed or a notebook broke; 2 bad input (one line says which file and what to do)
+exit codes: 0 good; 1 a check or the gate failed, or a notebook broke; 2 bad input (one line says which file and what to do)
 """
 
 
@@ -64,12 +65,21 @@ DESCRIPTIONS = {
     "an absolute path or a typed number, or the built site a dead link.",
     "list": "Shows every study, its notebooks, and whether the local and the published run are fresh.",
     "doctor": "Looks at Python, packages, models and OCR engines. Opens no connection.",
+    "gate": "Compares the run at hand with the baseline, as params/STUDY/gate.yml says: did a mean fall significantly and by more than "
+    "the minimum effect, was a must-hit question lost, did every expected system run, did both sides measure the same? "
+    "Exit code 0: OK, WARN, REPORT-ONLY; 1: FAIL, MISSING; 2: ERROR, NOT COMPARABLE.",
+    "baseline": "Makes the run at hand the baseline of the gate. While the gate does not pass, this needs a reason, which is "
+    "recorded in the file.",
+    "leaderboard": "Shows submitted results with rank ranges. --check derives every number again from the submitted gains and "
+    "compares questions, labels, corpus, weights and version with the study at hand.",
     "score": "Scores the run of any system against judgements. Says which queries are missing, not judged or without a relevant "
     "document, and which tie rule, gain and level were used. No judged query is dropped.",
     "compare": "Compares two runs on the same judgements: paired difference, interval, permutation test, and the smallest "
     "difference that this many queries could show.",
     "quality": "Classes every page of a PDF or of a folder of documents, and gives a verdict on each document. Files that "
     "cannot be read are listed with the reason; the exit code is 1 when none could be.",
+    "judge": "Reads a worklist of 55_labels that somebody filled in, checks every line, and adds its judgements to "
+    "data/STUDY/judgments.jsonl. Nothing is added where one line is wrong, and nothing that was there is changed.",
 }
 HELP = {
     "run": "execute the notebooks of a study that are not fresh",
@@ -77,9 +87,13 @@ HELP = {
     "check": "check published numbers and pages",
     "list": "studies and their notebooks, with their state",
     "doctor": "is everything here that a run needs?",
+    "gate": "is the run at hand worse than the baseline?",
+    "baseline": "make the run at hand the baseline of the gate",
+    "leaderboard": "submitted results: show, check, or export one",
     "score": "score a run against judgements (TREC, BEIR)",
     "compare": "compare two runs on the same judgements",
     "quality": "page classes and verdicts of PDF files",
+    "judge": "take a filled worklist into the judgements of a study",
 }
 
 
@@ -93,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"localeval {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     functions = {"run": _run, "book": _book, "check": _check, "list": _list, "doctor": _doctor}
+    functions |= {"gate": _gate, "baseline": _baseline, "leaderboard": _leaderboard}
     functions |= {"score": commands.score, "compare": commands.compare, "quality": commands.quality}
+    functions |= {"judge": commands.judge}
     parsers = {
         name: subparsers.add_parser(name, help=HELP[name], description=DESCRIPTIONS[name], allow_abbrev=False)
         for name in functions
@@ -101,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, function in functions.items():
         parsers[name].set_defaults(command=function)
     commands.add_arguments(parsers)
+    _add_judging(parsers)
     run, publish = parsers["run"], "afterwards make this run the published one (book/STUDY, results/STUDY)"
     run.add_argument("study", help="a folder of params/, or 'all'")
     run.add_argument("notebook", nargs="?", default="", help="only this notebook and what it reads, e.g. 30_sweep")
@@ -111,6 +128,69 @@ def _parser() -> argparse.ArgumentParser:
         "--strict", action="store_true", help="also fail for pages older than code, parameters or data"
     )
     return parser
+
+
+def _add_judging(parsers: dict[str, argparse.ArgumentParser]) -> None:
+    gate, baseline, leaderboard = (parsers[name] for name in ("gate", "baseline", "leaderboard"))
+    for parser in (gate, baseline):
+        parser.add_argument("study", help="a folder of params/ with a gate.yml")
+        where = "folder of the run to judge; default: runs/STUDY/base where it has results, else results/STUDY"
+        parser.add_argument("--run", default="", metavar="FOLDER", help=where)
+        look = "which look at this baseline this is, from 1; mode anytime needs it"
+        parser.add_argument("--look", type=commands.positive, metavar="N", help=look)
+    gate.add_argument("--baseline", type=Path, metavar="FILE", help="default: results/STUDY/baseline.json")
+    gate.add_argument("--json", action="store_true", help="print the whole report as JSON, and nothing else")
+    baseline.add_argument("--reason", default="", metavar="TEXT", help="why the gate's verdict is overridden; recorded")
+    leaderboard.add_argument("study", nargs="?", default="", help="only this study")
+    leaderboard.add_argument("--check", action="store_true", help="derive everything again; problems give exit code 1")
+    leaderboard.add_argument("--strict", action="store_true", help="with --check: warnings are problems too")
+    leaderboard.add_argument(
+        "--export", metavar="SYSTEM", help="write the folder of a submission from the run at hand of STUDY"
+    )
+    leaderboard.add_argument(
+        "--name", default="", help="with --export: name of the folder; default: made from the system's name"
+    )
+    leaderboard.add_argument("--run", default="", metavar="FOLDER", help="with --export: folder of the run")
+    leaderboard.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    from localeval import gatereport
+    from localeval.tables import find_root
+
+    try:
+        report = gatereport.of_study(find_root(), arguments.study, arguments.run, arguments.baseline, arguments.look)
+    except BadInput as error:
+        if arguments.json:
+            commands.print_json(gatereport.error(arguments.study, str(error)))
+        raise
+    commands.print_json(report) if arguments.json else commands.write("\n".join(gatereport.lines(report)))
+    return report["exit_code"]
+
+
+def _baseline(arguments: argparse.Namespace) -> int:
+    from localeval import gatereport
+    from localeval.tables import find_root
+
+    done, said = gatereport.make(find_root(), arguments.study, arguments.run, arguments.reason, arguments.look)
+    commands.write("\n".join(said))
+    return int(not done)
+
+
+def _leaderboard(arguments: argparse.Namespace) -> int:
+    from localeval import leaderboard
+    from localeval.tables import find_root
+
+    root = find_root()
+    if arguments.export:
+        if not arguments.study:
+            raise BadInput("--export: name the study as well: localeval leaderboard STUDY --export SYSTEM")
+        folder = leaderboard.export(root, arguments.study, arguments.export, arguments.name, arguments.run)
+        _say(f"written: {folder.relative_to(root)}")
+        return 0
+    report = leaderboard.read(root, arguments.study, check=arguments.check, strict=arguments.strict)
+    commands.print_json(report) if arguments.json else commands.write("\n".join(leaderboard.lines(report)))
+    return int(arguments.check and report["problems"] > 0)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -52,7 +52,7 @@ class _Once(argparse.Action):
 
 
 def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
-    """What the three commands take."""
+    """What these commands take."""
     score, compare, quality = (parsers[name] for name in ("score", "compare", "quality"))
     for parser, runs, epilog in ((score, "the run", SCORE), (compare, "a run; give two", COMPARE)):
         parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, epilog
@@ -67,9 +67,9 @@ def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
     for parser in (score, compare):
         parser.add_argument("--ties", choices=trec.TIES, default="doc_order", help=_ties_help())
         level = "lowest label that is relevant, for every metric but ndcg (trec_eval -l)"
-        parser.add_argument("--level", type=_positive, default=1, metavar="N", help=level)
+        parser.add_argument("--level", type=positive, default=1, metavar="N", help=level)
         depth = "read the first M ranks of each query only (trec_eval -M)"
-        parser.add_argument("--max-per-query", type=_positive, metavar="M", help=depth)
+        parser.add_argument("--max-per-query", type=positive, metavar="M", help=depth)
         only = "leave unjudged documents out of every ranking (trec_eval -J)"
         parser.add_argument("--judged-only", action="store_true", help=only)
     answered = "mean over the queries that the run answers: hides what it did not (trec_eval without -c)"
@@ -78,6 +78,12 @@ def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
     score.add_argument("--no-relevant", choices=("leave_out", "zero"), default="leave_out", help=empty)
     score.add_argument("--per-query", action="store_true", help="also print the values of each query")
     quality.add_argument("path", type=Path, help="a PDF, markdown or text file, or a folder of them")
+    judged = parsers["judge"]
+    judged.add_argument("study", help="a folder of params/")
+    judged.add_argument(
+        "file", type=Path, help="the filled worklist: worklist.csv of 55_labels, or .jsonl with the same keys"
+    )
+    judged.add_argument("--by", action=_Once, metavar="NAME", help="who judged, for lines that do not say")
     for parser in (score, compare, quality):
         parser.add_argument("--json", action="store_true", help="print JSON; what has no value is null")
 
@@ -86,7 +92,7 @@ def _ties_help() -> str:
     return "; ".join(f"{name}: {rule}" for name, rule in trec.TIES.items()) + "; default: %(default)s"
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
@@ -108,7 +114,7 @@ def score(arguments: argparse.Namespace) -> int:
     trec.check_ids(qrels, run, arguments.qrels)
     how, zero = _how(arguments), arguments.no_relevant == "zero"
     report = scored(qrels, run, names, how, arguments.answered_only, zero, notes)
-    _print(report) if arguments.json else _write("\n".join(_score_text(report, arguments.per_query)))
+    print_json(report) if arguments.json else write("\n".join(_score_text(report, arguments.per_query)))
     return 0
 
 
@@ -140,7 +146,7 @@ def scored(
         values = {query: row[name] for query, row in table.items() if row[name] is not None}
         best = [got.ceiling[query][name] or 0.0 for query in values]
         about = asdict(stats.interval(list(values.values()), binary=metrics.is_binary(name)))
-        gain = {"gain": how.gain} if name.partition("@")[0] == "ndcg" else {}
+        gain = {"gain": how.gain} if name.partition("@")[0] in trec.LABELLED else {}
         without = sum(row[name] is None for row in got.values.values())
         highest = math.fsum(best) / len(best) if best else math.nan
         rows.append({"metric": name, **gain, **about, "ceiling": highest, "not_eligible": without})
@@ -253,9 +259,9 @@ def compare(arguments: argparse.Namespace) -> int:
     got = compared(qrels, runs, arguments.metric or METRIC, how)
     if arguments.json:  # the fields of a comparison have no place for notes
         print("".join(f"localeval: note: {note}\n" for note in notes), end="", file=sys.stderr)
-        _print(asdict(got))
+        print_json(asdict(got))
     else:
-        _write("\n".join(_compare_text(qrels, runs, got, how, notes)))
+        write("\n".join(_compare_text(qrels, runs, got, how, notes)))
     return 0
 
 
@@ -327,7 +333,7 @@ def quality(arguments: argparse.Namespace) -> int:
         pages = page_table(corpus)
         report["documents"] = document_table(pages).to_dict("records")
         report["pages"] = pages[list(PAGE_KEYS)].to_dict("records")
-    _print(report) if arguments.json else _write("\n".join(_quality_text(report)))
+    print_json(report) if arguments.json else write("\n".join(_quality_text(report)))
     return int(not corpus.documents)
 
 
@@ -369,10 +375,11 @@ def _quality_text(report: dict) -> Iterable[str]:
 
 
 def _ocr_text(pages: list[dict]) -> Iterable[str]:
-    """How many pages a study would read again; this command, which is to be quick, does not."""
+    """How many pages a study would read again; this command, which is to be quick, does not. A text file is no page to read."""
     from localeval.quality import DEFAULTS
 
-    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in pages)  # of a blank page: not a number
+    drawn = [page for page in pages if not page["doc_id"].lower().endswith((".md", ".txt"))]
+    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in drawn)  # of a blank page: not a number
     if wanting:
         yield f"{_count(wanting, 'page')} with a text that OCR might better: 10_ingest of a study tries it, after 'make ocr'"
 
@@ -381,20 +388,42 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def _print(report: dict) -> None:
+def judge(arguments: argparse.Namespace) -> int:
+    """Takes the filled lines of a worklist into the judgements of a study; all of them, or none where one is wrong."""
+    from datetime import date
+
+    from localeval import judgements, tables
+
+    root = tables.find_root()
+    corpus, queries = tables.latest_inputs(root, arguments.study)
+    path = root / "data" / arguments.study / "judgments.jsonl"
+    before = judgements.load(path, corpus, queries)
+    rows, empty = judgements.read_worklist(
+        arguments.file, corpus, queries, before, by=arguments.by or "", today=date.today()
+    )
+    added = judgements.append(path, rows)
+    found = sum(row["grade"] > 0 for row in rows)
+    write(
+        f"{path.relative_to(root)}: {added} added, {len(rows) - added} were there already, {len(before) + added} in all\n"
+        f"of the file: {_count(len(rows), 'judgement')}, {found} with an answer; {_count(empty, 'line')} not filled in"
+    )
+    return 0
+
+
+def print_json(report: dict) -> None:
     text = json.dumps(_plain(report), indent=1, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
         text = json.dumps(_plain(report), indent=1, allow_nan=False)
-    _write(text)
+    write(text)
 
 
 def _encoding() -> str:
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 
-def _write(text: str) -> None:
+def write(text: str) -> None:
     """Prints; what the output cannot show is escaped, and a reader who has seen enough (`head`) is no error."""
     try:
         print(text.encode(_encoding(), "backslashreplace").decode(_encoding()), flush=True)

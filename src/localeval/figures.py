@@ -398,8 +398,8 @@ def quality_vs_latency(
     """What quality costs in time: mean latency on a log axis against mean quality, one point a system.
 
     rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. engine: a column that gives the colour. chunker: one that gives the
-    shape. depth: one whose values are written at the points, which a line then joins. The horizontal bar runs from P50 to P95;
-    the mean may lie outside it. budget_ms: where to draw the latency budget.
+    shape. depth: one whose values are written at both ends of a line that then joins the points. The horizontal bar runs from
+    P50 to P95; the mean may lie outside it. budget_ms: where to draw the latency budget.
     """
     rows = _rows(rows, "quality_vs_latency", "system mean low high mean_ms p50_ms p95_ms", metric=metric)
     _once(rows, "quality_vs_latency", ["system", "depth"] if "depth" in rows else ["system"])
@@ -409,6 +409,7 @@ def quality_vs_latency(
     groups = [name for name in ("engine", "chunker") if name in rows.columns] or ["system"]
     colour = dict(zip(rows[groups[0]].unique(), itertools.cycle(COLOURS)))
     shape = dict(zip(rows[groups[-1]].unique(), itertools.cycle(MARKERS)))
+    noted: list[tuple[dict, str]] = []
     with theme():
         fig, ax = _canvas(4.2)
         for key, part in rows.groupby(groups, sort=False):
@@ -417,20 +418,57 @@ def quality_vs_latency(
             ax.vlines(part["mean_ms"], part["low"], part["high"], color=own, linewidth=1, alpha=0.7)
             style = {"color": own, "marker": marker, "markeredgecolor": PAPER, "label": ", ".join(key)}
             ax.plot(part["mean_ms"], part["mean"], linestyle="-" if "depth" in part else "", linewidth=1, **style)
-            for row in part.to_dict("records") if "depth" in part else ():
-                _note(ax, f"{row['depth']:g}", (row["mean_ms"], row["mean"]), (5, 5), own, ha="left", va="bottom")
+            noted += (
+                [(row, own) for row in part.to_dict("records")[:: max(1, len(part) - 1)]] if "depth" in part else []
+            )
         _milliseconds(ax, rows, budget_ms)
         ax.set_xlabel("latency in milliseconds, log scale (dot: mean, bar: P50 to P95)")
         ax.set_ylabel(metric)
         ax.grid(True)
         ax.margins(y=0.12)
         _legend(fig, ax)
+        _apart(fig, ax, noted)
     said = interval(rows["mean"], rows["low"], rows["high"]) + _latency_text(rows)
     start = f"Scatter plot of {metric} against latency. "
     if budget_ms is not None:
         start += f"Budget {budget_ms:,.0f} ms. "
     names = rows["system"] + rows["depth"].map(" depth {:g}".format) if "depth" in rows else rows["system"]
     return Figure(fig, alt=alt or f"{start}{_listing(names, said, rows['mean'])}.", caption=caption)
+
+
+NOTE_PLACES = [
+    (dx, dy) for dy in (5, -13, 15, -23, 25, -33) for dx in (4, -12, 14, -22)
+]  # points beside a point, the nearest first
+
+
+def _apart(fig, ax, noted: list[tuple[dict, str]]) -> None:
+    """Depths at their points, each at the first place near it where it covers neither a point nor another number.
+
+    One that finds none is left out: its value is in the description and in the table, and two numbers on one another are neither.
+    """
+    for _ in range(2):  # the layout settles with the second
+        fig.canvas.draw()
+    points = [tuple(ax.transData.transform((row["mean_ms"], row["mean"]))) for row, _ in noted]
+    scale, taken = fig.dpi / 72, [_box(x, y, 8, 8, fig.dpi / 72) for x, y in points]
+    inside = ax.get_window_extent()
+    for (row, colour), (x, y) in zip(noted, points, strict=True):
+        text = f"{row['depth']:g}"
+        for dx, dy in NOTE_PLACES:
+            box = _box(x + (dx + 3 * len(text)) * scale, y + (dy + 4.5) * scale, 6 * len(text), 9, scale)
+            within = inside.x0 <= box[0] and box[2] <= inside.x1 and inside.y0 <= box[1] and box[3] <= inside.y1
+            if within and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                _note(ax, text, (row["mean_ms"], row["mean"]), (dx, dy), colour, ha="left", va="bottom")
+                break
+
+
+def _box(x: float, y: float, width: float, height: float, scale: float) -> tuple[float, float, float, float]:
+    """Left, bottom, right, top in dots, around a middle; width and height in points."""
+    return x - width * scale / 2, y - height * scale / 2, x + width * scale / 2, y + height * scale / 2
+
+
+def _overlap(one: tuple, two: tuple) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
 
 
 def _latency_text(rows: pd.DataFrame) -> pd.Series:
@@ -864,6 +902,163 @@ def evidence_waterfall(rows: pd.DataFrame, *, caption: str, alt: str | None = No
     texts = [", ".join(f"{share:.1%} {name}" for name, share in row.items()) for row in shares.to_dict("records")]
     said = _listing(labels, texts, shares.iloc[:, 0])
     return Figure(fig, alt=alt or f"How far the pieces of evidence come. {said}.", caption=caption)
+
+
+def amortised(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """Seconds a question against how many questions are asked, both logarithmic: what is done once is shared by them all.
+
+    rows: system, questions, seconds. kind: a column; lines of any kind but the first row's are dashed.
+    """
+    rows = _rows(rows, "amortised", "questions seconds")
+    lines = _lines(rows, "amortised", "questions")
+    if (rows[["questions", "seconds"]] <= 0).any(axis=None):
+        raise BadInput("amortised: needs questions and seconds above 0")
+    kind = rows["kind"].iloc[0] if "kind" in rows else None
+    with theme():
+        fig, ax = _canvas(4.4)
+        for number, ((name, line), colour) in enumerate(zip(lines, COLOURS * 2, strict=False)):
+            dashed = kind is not None and line["kind"].iloc[0] != kind
+            marker = (MARKERS * 2)[number]
+            style = {"color": colour, "linestyle": "--" if dashed else "-", "marker": marker, "markeredgecolor": PAPER}
+            ax.plot(line["questions"], line["seconds"], label=name, markevery=(3 * number % 10, 10), **style)
+        ax.set(xscale="log", yscale="log", xlabel="questions asked", ylabel="seconds a question, embedding shared")
+        _thousands(ax.xaxis)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.grid(True)
+        if len(lines) > 1:
+            _legend(fig, ax)
+    said = "; ".join(f"{name} {_ends(line)}" for name, line in lines)
+    return Figure(fig, alt=alt or f"Seconds a question against questions asked. {said}.", caption=caption)
+
+
+def _ends(line: pd.DataFrame) -> str:
+    first, last = line.iloc[0], line.iloc[-1]
+    return (
+        f"{first['seconds']:.3g} s at {first['questions']:,.0f} and {last['seconds']:.3g} s at {last['questions']:,.0f}"
+    )
+
+
+# Statistics: differences and ranks
+
+
+def paired_forest(rows: pd.DataFrame, *, label: str, caption: str, alt: str | None = None) -> Figure:
+    """Paired differences with their intervals, one below the other; names stand above their lines, so that these keep the whole width.
+
+    rows: name, about (a second line, muted), mean, low, high; optional wide_low, wide_high, a second interval, drawn thin.
+    """
+    rows = _rows(rows, "paired_forest", "name about mean low high")
+    y = [float(place) for place in range(len(rows))]
+    with theme():
+        fig, ax = _canvas(0.9 + 0.62 * len(rows))
+        _vertical(ax, 0.0, MUTED)
+        if {"wide_low", "wide_high"} <= set(rows.columns):
+            known = rows["wide_low"].notna()
+            for place, low, high in zip(
+                rows.index[known], rows.loc[known, "wide_low"], rows.loc[known, "wide_high"], strict=True
+            ):
+                ax.hlines(place + 0.17, low, high, color=COLOURS[1], linewidth=1.4)
+        _dots(ax, rows, y, COLOURS[0], MARKERS[0])
+        for place, row in zip(y, rows.to_dict("records"), strict=True):
+            where = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+            paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", bbox=paper, **where)
+            _note(ax, row["about"], (0, place), (0, 8), MUTED, ha="left", **where)
+            _note(
+                ax, interval(row["mean"], row["low"], row["high"], "+.3f"), (1, place), (0, 8), INK, ha="right", **where
+            )
+        ax.set_yticks([])
+        ax.set_ylim(len(rows) - 0.55, -0.85)
+        ax.spines["left"].set_visible(False)
+        ax.grid(axis="x")
+        ax.set_xlabel(label)
+    texts = interval(rows["mean"], rows["low"], rows["high"], "+.3f")
+    said = _listing(rows["name"] + " (" + rows["about"] + ")", texts, rows["mean"])
+    return Figure(fig, alt=alt or f"Forest plot of {label}, mean with interval. {said}.", caption=caption)
+
+
+def rank_ranges(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:
+    """The ranks every system may have: a thin line for the range that is shown, a thick one for the ranks over resamples.
+
+    rows: of `ranking.ranks`, best first: system, mean, rank, rank_low, rank_high, group, band_low, band_high.
+    """
+    rows = _rows(rows, "rank_ranges", "system mean rank rank_low rank_high group band_low band_high")
+    _once(rows, "rank_ranges", ["system"])
+    y = range(len(rows))
+    with theme():
+        fig, ax = _canvas(1.2 + 0.235 * len(rows))
+        ax.hlines(
+            y,
+            rows["rank_low"] - 0.35,
+            rows["rank_high"] + 0.35,
+            color=MUTED,
+            linewidth=1.1,
+            label="ranks not ruled out",
+        )
+        ax.hlines(
+            y,
+            rows["band_low"] - 0.3,
+            rows["band_high"] + 0.3,
+            color=COLOURS[0],
+            linewidth=5,
+            alpha=0.45,
+            label="95 % of resamples",
+        )
+        ax.plot(
+            rows["rank"],
+            y,
+            color=COLOURS[0],
+            marker=MARKERS[0],
+            linestyle="none",
+            markeredgecolor=PAPER,
+            label="observed",
+        )
+        for place, mean in zip(y, rows["mean"], strict=True):
+            _beside(ax, place, f"{mean:.3f}")
+        _rows_axis(ax, rows["system"].tolist(), y)
+        for place in y[1:]:
+            if rows["group"][place] != rows["group"][place - 1]:
+                ax.axhline(place - 0.5, color=GRID, linewidth=1.2)
+        ax.set_xlim(0.4, len(rows) + 0.6)
+        ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        ax.set_xlabel("rank, one is best")
+        _legend(fig, ax)
+    texts = [
+        f"rank {row.rank}, range {row.rank_low} to {row.rank_high}, resamples {row.band_low} to {row.band_high}"
+        for row in rows.itertuples()
+    ]
+    said = _listing(rows["system"], texts, -rows["rank"])
+    return Figure(fig, alt=alt or f"Ranks with their ranges. {said}.", caption=caption)
+
+
+# Simulation: what the tests find
+
+
+def power_curve(
+    rows: pd.DataFrame, *, mde: float, caption: str, alpha: float = 0.05, promised: float = 0.8, alt: str | None = None
+) -> Figure:
+    """How often a true difference is found, against its size, a line a test with its Monte-Carlo band.
+
+    rows: system (the test), effect, rate, low, high. mde: where to draw the minimum detectable effect; alpha, promised: the level of the
+    test, and the power that the minimum detectable effect promises, as horizontal lines.
+    """
+    rows = _rows(rows, "power_curve", "system effect rate low high")
+    lines = _lines(rows, "power_curve", "effect")
+    with theme():
+        fig, ax = _canvas(3.6)
+        for (name, line), colour, marker in zip(lines, COLOURS, MARKERS, strict=False):
+            ax.plot(line["effect"], line["rate"], color=colour, marker=marker, markeredgecolor=PAPER, label=name)
+            _band(ax, line, "effect", "low", "high", colour)
+        for height in (alpha, promised):
+            ax.axhline(height, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+        _vertical(ax, mde, MUTED, f"MDE {mde:.3f}", ha="center")
+        ax.set(xlabel="true difference", ylabel="share of samples in which it is found", ylim=(0, 1.02))
+        _percent(ax.yaxis)
+        ax.grid(True)
+        _legend(fig, ax)
+    said = interval(rows["rate"], rows["low"], rows["high"])
+    names = rows["system"] + rows["effect"].map(" at {:.3f}".format)
+    start = f"Power against the true difference; minimum detectable effect {mde:.3f}. "
+    return Figure(fig, alt=alt or f"{start}{_listing(names, said, rows['rate'])}.", caption=caption)
 
 
 # Abstention

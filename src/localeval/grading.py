@@ -176,6 +176,21 @@ def character_table(hits: dict[tuple[str, str], list[Hit]], queries: Sequence[Qu
     return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
 
 
+def evidence_lost(queries: Sequence[Query], rule: str, units: dict[tuple[str, str], Units]):
+    """Pieces of evidence that no unit of a chunker can satisfy, whatever is searched with. Columns: chunker, pieces, lost.
+
+    pieces: those of evidence that `rule` can judge at all.
+    """
+    import pandas as pd
+
+    parsed, rows = ScoringRule.parse(rule), []
+    pieces = [item for query in queries for item in query.evidence if applicable(item, parsed)]
+    for chunker in dict.fromkeys(name for name, _ in units):
+        reached = set().union(*_covered_by(pieces, parsed, units[chunker, parsed.unit]).values())
+        rows.append((chunker, len(pieces), len(pieces) - len(reached)))
+    return pd.DataFrame(rows, columns=["chunker", "pieces", "lost"])
+
+
 def collapse(spans: Iterable[Span], units: Units) -> list[Span]:
     """A ranking in coarser units: each span becomes the unit it overlaps most (tie: the earlier), first occurrence kept.
 

@@ -82,6 +82,7 @@ class BM25:
         order, self._spans = in_span_order(spans)
         self._tokenise = tokenise
         self._columns: dict[str, int] = {}
+        self.size = len(order)
         places, lengths = self._places([texts[i] for i in order])
         self._build(variant, places, lengths, k1, b)
 
@@ -101,7 +102,6 @@ class BM25:
         shape = (n, len(self._columns))
         counts = csc_matrix((np.ones(len(places)), (rows, places)), shape=shape)  # repeats are summed, rows sorted
         counts.sort_indices()
-        self._starts, self._rows = counts.indptr.tolist(), counts.indices
         self.document_frequency = np.diff(counts.indptr)
         idf = IDF[variant](n, self.document_frequency)
         mean = lengths.sum() / n if n else 0.0
@@ -109,6 +109,10 @@ class BM25:
         per_place = np.repeat(idf, self.document_frequency)
         counts.data = term_weights(variant, per_place, counts.data, norm[counts.indices], k1)
         self._matrix = TermMatrix(counts)
+
+    def texts_with(self, term: str) -> int:
+        """How many of the `size` texts hold the term (its document frequency); 0 for one that none holds."""
+        return int(self.document_frequency[self._columns[term]]) if term in self._columns else 0
 
     def search(self, query: str, k: int) -> list[Hit]:
         with phase("lexical"):
@@ -189,6 +193,6 @@ def unweighted_share(index: BM25, queries: Sequence[str], tokenise: Tokenise) ->
     Okapi's idf is zero or negative for them, so that on a small corpus the words of a question count for nothing or by a
     made-up constant. NaN where no term is known.
     """
-    n = len(index._spans)
-    known = [index._columns[term] for query in queries for term in tokenise(query) if term in index._columns]
-    return float(np.mean(index.document_frequency[known] >= SMALL_CORPUS * n)) if known else math.nan
+    holding = [index.texts_with(term) for query in queries for term in tokenise(query)]
+    known = np.array([count for count in holding if count])
+    return float(np.mean(known >= SMALL_CORPUS * index.size)) if len(known) else math.nan

@@ -11,14 +11,16 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from localeval.records import BadInput, Graded, ScoringRule
 
 Metric = Callable[[Graded, int | None], float]
+INFAP_EPSILON = 0.00001  # trec_eval's
 
 
-def _relevant(graded: Graded, cut: int | None) -> list[int]:
+def relevant_ranks(graded: Graded, cut: int | None) -> list[int]:
     """Ranks of relevant units down to the cut."""
     return [rank for rank, gain in graded.gains if gain > 0 and (cut is None or rank <= cut)]
 
@@ -27,13 +29,14 @@ def _all_relevant(graded: Graded) -> int:
     return sum(gain > 0 for gain in graded.ideal)
 
 
-def _dcg(gains: Iterable[tuple[int, float]], cut: int | None) -> float:
+def dcg(gains: Iterable[tuple[int, float]], cut: int | None) -> float:
+    """Discounted sum of the gains above 0 down to the cut. gains: (rank, gain)."""
     return math.fsum(gain / math.log2(rank + 1) for rank, gain in gains if gain > 0 and (cut is None or rank <= cut))
 
 
 def _ndcg(gains, ideal, cut) -> float:
-    best = _dcg(enumerate(sorted(ideal, reverse=True), 1), cut)
-    return _dcg(gains, cut) / best if best else 0.0
+    best = dcg(enumerate(sorted(ideal, reverse=True), 1), cut)
+    return dcg(gains, cut) / best if best else 0.0
 
 
 def ndcg(graded: Graded, cut: int | None = None) -> float:
@@ -48,35 +51,35 @@ def ndcg_exp(graded: Graded, cut: int | None = None) -> float:
 
 def rr(graded: Graded, cut: int | None = None) -> float:
     """Reciprocal rank of the first relevant unit; 0 when none stands above the cut. Its mean is called mrr."""
-    ranks = _relevant(graded, cut)
+    ranks = relevant_ranks(graded, cut)
     return 1 / ranks[0] if ranks else 0.0
 
 
 def p(graded: Graded, cut: int | None = None) -> float:
     """Precision: relevant units above the cut, over the cut (not over the number returned)."""
-    return len(_relevant(graded, cut)) / (cut or graded.ranked or 1)
+    return len(relevant_ranks(graded, cut)) / (cut or graded.ranked or 1)
 
 
 def recall(graded: Graded, cut: int | None = None) -> float:
     """Relevant units above the cut, over all relevant units. Cannot reach 1 when there are more of them than the cut."""
-    return len(_relevant(graded, cut)) / (_all_relevant(graded) or 1)
+    return len(relevant_ranks(graded, cut)) / (_all_relevant(graded) or 1)
 
 
 def success(graded: Graded, cut: int | None = None) -> float:
     """1 when at least one relevant unit stands above the cut, else 0."""
-    return float(bool(_relevant(graded, cut)))
+    return float(bool(relevant_ranks(graded, cut)))
 
 
 def ap(graded: Graded, cut: int | None = None) -> float:
     """Average precision: mean over all relevant units of the precision at their rank. Its mean is called map."""
-    ranks = _relevant(graded, cut)
+    ranks = relevant_ranks(graded, cut)
     return math.fsum(seen / rank for seen, rank in enumerate(ranks, 1)) / (_all_relevant(graded) or 1)
 
 
 def r_prec(graded: Graded, cut: int | None = None) -> float:
     """R-precision: relevant units among the first R, over R, the number of all relevant units. R is its cut; it takes no other."""
     total = _all_relevant(graded)
-    return len(_relevant(graded, total)) / total if total else 0.0
+    return len(relevant_ranks(graded, total)) / total if total else 0.0
 
 
 def bpref(graded: Graded, cut: int | None = None) -> float:
@@ -86,12 +89,12 @@ def bpref(graded: Graded, cut: int | None = None) -> float:
     collection. Reads gains of 0, in `gains` and in `ideal`; units nobody judged do not matter. It takes no cut.
     """
     relevant = _all_relevant(graded)
-    refused = max(len(graded.ideal) - relevant, sum(gain <= 0 for _, gain in graded.gains))
+    refused = max(len(graded.ideal) - relevant, sum(gain == 0 for _, gain in graded.gains))
     above, kept = 0, []
     for _, gain in graded.gains:
         if gain > 0:
             kept.append(1 - min(above, relevant) / min(refused, relevant) if above else 1.0)
-        else:
+        elif gain == 0:
             above += 1
     return math.fsum(kept) / relevant if relevant else 0.0
 
@@ -102,7 +105,37 @@ def judged(graded: Graded, cut: int | None = None) -> float:
     Not a quality: how far the others can be believed. A study's gains name evidence only, so there it is the share of evidence.
     """
     shown = min(cut or graded.ranked, graded.ranked)
-    return sum(cut is None or rank <= cut for rank, _ in graded.gains) / shown if shown else 0.0
+    known = sum(gain >= 0 and (cut is None or rank <= cut) for rank, gain in graded.gains)
+    return known / shown if shown else 0.0
+
+
+def infap(graded: Graded, cut: int | None = None) -> float:
+    """Inferred average precision (Yilmaz and Aslam 2006, as trec_eval computes it), for a pool of which a random part was judged.
+
+    The precision above each relevant unit is inferred: the share of units there that were in the pool (a gain below 0 stands for
+    one that nobody judged), times the share of relevant ones among the judged. Where nothing of the pool was left out it is `ap`
+    but for the smoothing. It takes no cut. Its mean is only unbiased where what to judge was drawn by chance.
+    """
+    relevant, total, seen = _all_relevant(graded), [], {"relevant": 0, "refused": 0, "open": 0}
+    for rank, gain in graded.gains:
+        if gain > 0:
+            judged_above = seen["relevant"] + seen["refused"]
+            share = (seen["relevant"] + INFAP_EPSILON) / (judged_above + 2 * INFAP_EPSILON)
+            total.append((1 + (judged_above + seen["open"]) * share) / rank)
+        seen["relevant" if gain > 0 else "refused" if gain == 0 else "open"] += 1
+    return math.fsum(total) / relevant if relevant else 0.0
+
+
+def condensed(graded: Graded) -> Graded:
+    """The same ranking without the units that nobody judged, ranks closed up (Sakai 2007). What judgements say nothing of is gone."""
+    known = [(rank, gain) for rank, gain in graded.gains if gain >= 0]
+    place = {rank: number for number, (rank, _) in enumerate(known, 1)}
+    covers = tuple((place[rank], indexes) for rank, indexes in graded.covers if rank in place)
+    return replace(graded, gains=tuple((place[rank], gain) for rank, gain in known), covers=covers, ranked=len(known))
+
+
+def _of_condensed(metric: Metric) -> Metric:
+    return lambda graded, cut=None: metric(condensed(graded), cut)
 
 
 def evidence_recall(graded: Graded, cut: int | None = None) -> float:
@@ -141,9 +174,14 @@ METRICS: dict[str, Metric] = {
     "judged": judged,
     "evidence_recall": evidence_recall,
     "evidence_ndcg": evidence_ndcg,
+    "infap": infap,
+    "condensed_ndcg": _of_condensed(ndcg),
+    "condensed_ndcg_exp": _of_condensed(ndcg_exp),
+    "condensed_rr": _of_condensed(rr),
+    "condensed_recall": _of_condensed(recall),
 }
 BINARY = {"success"}
-UNCUT = {"r_prec", "bpref"}
+UNCUT = {"r_prec", "bpref", "infap"}
 ELSEWHERE = {  # what other tools call them
     "recip_rank": "rr", "mrr": "rr", "rprec": "r_prec", "r": "recall", "precision": "p", "hit_rate": "success", "hits": "success",
 }  # fmt: skip
@@ -250,6 +288,20 @@ ASKS = {
         "judged units above the cut, over units returned above it; how far other metrics can be believed",
     ),
     "ndcg_exp": ("Is the evidence near the top, best first?", "as ndcg with 2^grade - 1"),
+    "infap": (
+        "What would average precision be if the whole pool were judged?",
+        "ap with the precision above each relevant unit inferred from the judged part of the pool; right where that part is random",
+    ),
+    "condensed_ndcg": ("Are judged units in the right order?", "ndcg of the ranking without what nobody judged"),
+    "condensed_ndcg_exp": ("Are judged units in the right order?", "condensed_ndcg with 2^grade - 1"),
+    "condensed_rr": (
+        "How many units judged not relevant come first?",
+        "rr of the ranking without what nobody judged",
+    ),
+    "condensed_recall": (
+        "How much was found before units judged not relevant crowd it out?",
+        "recall of the ranking without what nobody judged",
+    ),
 }
 COUNTS = {
     "contains": "holds at least one whole piece of evidence",

@@ -7,8 +7,9 @@ with the hash of the weights in its name and its own hash beside it.
 
 from __future__ import annotations
 
-import hashlib
+import importlib.metadata
 import json
+import logging
 import os
 import warnings
 from collections.abc import Sequence
@@ -21,8 +22,10 @@ import numpy as np
 
 from localeval.embedding import ModelCard, files_digest, needed, offline, unit_rows, verify
 from localeval.records import BadInput
+from localeval.vectors import kept
 
 OPSET = 17
+PRECISIONS = ("float32", "int8")
 
 
 class OnnxEmbedder:
@@ -36,6 +39,8 @@ class OnnxEmbedder:
     def __init__(self, card: ModelCard, folder: Path, cache: Path, threads: int = 1):
         from tokenizers import Tokenizer
 
+        if card.precision not in PRECISIONS:
+            raise BadInput(f"model {card.name}: no {card.precision} under ONNX Runtime; known: {', '.join(PRECISIONS)}")
         self.card = replace(card, sha256=verify(card, folder))
         self._pool, self._files = _plain(folder), files_digest(folder)
         self._max_tokens = min(card.max_tokens, _reads(folder, card.max_tokens))
@@ -49,8 +54,9 @@ class OnnxEmbedder:
     def settings(self) -> dict:
         """What a cached vector depends on beside the text."""
         card = self.card
-        return {"model": card.name, "sha256": card.sha256, "max_tokens": self._max_tokens, "dtype": "float32", "encoder": "onnx",
-                "files": self._files, "query": card.query, "passage": card.passage}  # fmt: skip
+        return {"model": card.name, "sha256": card.sha256, "max_tokens": self._max_tokens, "dtype": card.precision, "encoder": "onnx",
+                "files": self._files, "query": card.query, "passage": card.passage} | (
+                {} if card.precision == "float32" else {"onnxruntime": importlib.metadata.version("onnxruntime")})  # fmt: skip
 
     @cached_property
     def _passages(self):
@@ -157,25 +163,35 @@ def _reads(folder: Path, otherwise: int) -> int:
 
 
 def exported(card: ModelCard, folder: Path, cache: Path) -> Path:
-    """The graph of the model's transformer, exported on first use. One that is not as it was written is made again."""
-    graph = cache / "onnx" / f"{card.name}-{card.sha256[:12]}-{files_digest(folder)}.onnx"
-    signed = graph.with_suffix(".sha256")
-    if graph.is_file() and signed.is_file() and signed.read_bytes() == _sha256(graph).encode():
+    """The graph of the model's transformer, exported on first use; of an int8 card, with its weights in eight bits."""
+    name = card.reference or card.name
+    graph = cache / "onnx" / f"{name}-{card.sha256[:12]}-{files_digest(folder)}.onnx"
+    kept(graph, lambda part: _export(folder, part))
+    if card.precision == "float32":
         return graph
-    graph.parent.mkdir(parents=True, exist_ok=True)
-    part = graph.with_suffix(f".{os.getpid()}.part")
+    small = graph.with_name(f"{graph.stem}-{card.precision}-{importlib.metadata.version('onnxruntime')}.onnx")
+    kept(small, lambda part: _quantise(graph, part))
+    return small
+
+
+def _quantise(graph: Path, target: Path) -> None:
+    """Weights of every matrix product as int8 with a scale for each output (per channel); activations are scaled as they come.
+
+    The scale of an activation is taken over one text, since each goes through the model alone. On processors without int8 dot
+    products (VNNI) sums may saturate, so that vectors differ between kinds of processor.
+    """
     try:
-        _export(folder, part)
-        signed.write_text(_sha256(part))
-        part.replace(graph)
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+    except ImportError as error:
+        raise BadInput(f"a model in eight bits needs {error.name}: pip install -r requirements.txt") from None
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # it recommends a step for models of images
+    try:
+        quantize_dynamic(
+            str(graph), str(target), op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8
+        )
     finally:
-        part.unlink(missing_ok=True)
-    return graph
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        logging.disable(level)
 
 
 def _export(folder: Path, target: Path) -> None:
@@ -184,10 +200,10 @@ def _export(folder: Path, target: Path) -> None:
         import onnx  # noqa: F401
         import torch
         from transformers import AutoModel
-        from transformers.utils import logging
+        from transformers.utils import logging as messages
     except ImportError as error:
         raise BadInput(f"exporting a model needs {error.name}: pip install -r requirements.txt") from None
-    logging.disable_progress_bar()
+    messages.disable_progress_bar()
     options = {"local_files_only": True, "trust_remote_code": False, "attn_implementation": "eager"}
     model = AutoModel.from_pretrained(str(folder), **options).eval()
     ids = torch.ones(2, 8, dtype=torch.long)

@@ -85,7 +85,8 @@ class Thresholds:
     """Every number the rules compare with; the fields' metadata say where it comes from and what it decides.
 
     published: the study whose document rule this is. measured: set on pages of 52 documents of known origin (born-digital
-    in several scripts, scans with and without OCR, broken encodings). chosen: says what a rule is for.
+    in several scripts, scans with and without OCR, broken encodings) and on 472 pages of other archives that a person labelled.
+    chosen: says what a rule is for.
     """
 
     clean_fraction: float = _of(
@@ -112,7 +113,7 @@ class Thresholds:
     scan_alone: float = _of("measured", 0.05, "likely_scanned: images on this share of a page that holds nothing else")
     scan_chars: int = _of("measured", 100, "likely_scanned: fewer characters than this under such images")
     low_text_chars: int = _of(
-        "measured", 170, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
+        "measured", 150, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
     )
     invisible_text: float = _of(
         "measured", 0.50, "likely_scanned: an OCR layer is all invisible, a born-digital page never"
@@ -121,8 +122,14 @@ class Thresholds:
     full_image_invisible: float = _of("measured", 0.05, "and under it this share of invisible text is enough")
     bad_char: float = _of(
         "measured",
-        0.02,
-        "digital_noisy: share of unreadable characters; one of sixty clean pages in any script is above",
+        0.03,
+        "digital_noisy: share of unreadable characters; formulas and lists on sound pages have up to 0.026",
+    )
+    lost_ligatures: float = _of(
+        "measured",
+        0.005,
+        "digital_noisy: share of control characters among Latin letters; print has about one ligature in a hundred, and a "
+        "font that lost one of them spoils each word with it",
     )
     removed_other: float = _of(
         "measured",
@@ -175,17 +182,17 @@ NATIVE = Reading()
 
 def features(text: str) -> dict[str, float]:
     """The 18 FEATURES of a page, all 0 for a page without text. Dot leaders of tables of contents are left out."""
-    text = re.sub(r"(?:[.·…_] ?){4,}", " ", text)
-    kinds, latin, vowels = Counter(), 0, 0
+    text = _LEADERS.sub(" ", text)
+    tokens, found, kinds, latin, vowels = text.split(), Counter(), Counter(), 0, 0
     for char, count in Counter(text).items():
-        kinds[_kind(char)] += count
-        if _script(char) == "LATIN":
-            latin, vowels = latin + count, vowels + count * _is_vowel(char)
-    tokens, found = text.split(), Counter()
-    for token, count in Counter(tokens).items():
-        for name in _token_features(token):
+        kind, is_latin, is_vowel = _CHARS[char]
+        kinds[kind] += count
+        if is_latin:
+            latin, vowels = latin + count, vowels + count * is_vowel
+    for names, count in Counter(map(_TOKENS.__getitem__, tokens)).items():  # hundreds of tokens, few combinations
+        for name in names:
             found[name] += count
-    lines = [len(line.strip()) for line in text.splitlines() if line.strip()]
+    lines = [len(line.strip()) for line in text.splitlines() if line and not line.isspace()]
     signs = _SIGN if latin > 0.8 * kinds["alpha"] else _LONE
     lone = len(signs.findall(text)) if kinds["bad"] else 0  # they harm no word
     cid = sum(map(len, re.findall(r"\(cid:\d+\)", text))) if "(cid:" in text else 0
@@ -198,13 +205,14 @@ def features(text: str) -> dict[str, float]:
         "latin": latin / max(1, kinds["alpha"]),
         "vowel": vowels / max(1, latin),
         "mean_line": sum(lines) / max(1, len(lines)),
-        "short_line": sum(length < 20 for length in lines) / max(1, len(lines)),
+        "short_line": sum([length < 20 for length in lines]) / max(1, len(lines)),
         "broken_line": _broken(text) / max(1, kinds["alpha"]),
         "bigram_entropy": _bigram_entropy(text),
     }
     return {name: float(value) for name, value in values.items()}
 
 
+_LEADERS = re.compile(r"(?:[.·…_] ?){4,}")
 _LONE = re.compile(
     r"(?m)(?:(?<!\S)|^[ \t]*)[\ufffd\ue000-\uf8ff](?!\S)|^[ \t]*[\ufffd\ue000-\uf8ff](?![\ufffd\ue000-\uf8ff])"
 )
@@ -227,10 +235,7 @@ def _broken(text: str) -> int:
     """
     found = 0
     for line in text.splitlines():
-        accented, odd = (
-            not line.isascii(),
-            len(line) >= 34 and _no_language(line),
-        )  # 30 letters, and four gaps between five words
+        accented, odd = not line.isascii(), len(line) >= 34 and _no_language(line)  # 30 letters and four gaps
         if not accented and not odd:
             continue
         letters = [char for char in line if _script(char) == "LATIN"]
@@ -242,8 +247,11 @@ def _broken(text: str) -> int:
 
 def _no_language(line: str) -> bool:
     """Five words or more, none of them a stopword, and no sign of code."""
-    words = _ANY_WORD.findall(line.casefold())
-    return len(words) >= 5 and STOPWORDS.isdisjoint(words) and not _CODE_LINE.search(line)
+    folded = line.casefold()
+    if not STOPWORDS.isdisjoint(folded.split()) or _CODE_LINE.search(line):  # by far the most
+        return False
+    words = _ANY_WORD.findall(folded)
+    return len(words) >= 5 and STOPWORDS.isdisjoint(words)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -281,9 +289,41 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|_+")
 _LIKE_CODE = re.compile(r"[\\#@%&$-]*[A-Za-z_.$][\w.$@\\]*(?:[(\[{=<:/~*-].*)?|<?/?\w+[>;]|[^\w\s]{1,3}")
 
 
-@lru_cache(maxsize=1 << 17)
+class _Chars(dict):
+    """What kind a character is, whether it is Latin, and whether a vowel; worked out when first asked for."""
+
+    def __missing__(self, char: str) -> tuple[str, bool, bool]:
+        self[char] = told = (_kind(char), _script(char) == "LATIN", _is_vowel(char))
+        return told
+
+
+class _Tokens(dict):
+    """The names of the features that a token has; worked out when first asked for, and kept for the pages to come."""
+
+    def __missing__(self, token: str) -> tuple[str, ...]:
+        if len(self) >= MOST_TOKENS:
+            self.clear()
+        names = _token_features(token)
+        self[token] = told = _COMBINATIONS.setdefault(names, names)
+        return told
+
+
+MOST_TOKENS = 1 << 17
+_CHARS, _TOKENS, _COMBINATIONS = _Chars(), _Tokens(), {}
+_AROUND = ".,;:!?'\"()[]{}<>‘’“”«»*-–—•|،؛؟"
+_CONFUSED = re.compile(r"[a-z][0-9|!][a-z]|[0-9][a-z]+[0-9]")
+_INNER = re.compile(r"[^\W\d_][^\w\s'’.\-‐/:@&][^\W\d_]")
+_FOUR, _FIVE, _DIGIT = re.compile(r"[^\W\d_]{4}"), re.compile(r"[^\W\d_]{5,}"), re.compile(r"\d")
+_STREWN = re.compile(r"[a-z][A-Z][a-z]*[A-Z][a-z]?[A-Z]")
+_VOWEL = re.compile("[aeiouyAEIOUY]")
+
+
 def _token_features(token: str) -> tuple[str, ...]:
-    core = token.strip(".,;:!?'\"()[]{}<>‘’“”«»*-–—•|،؛؟")
+    core = token.strip(_AROUND)
+    return _letters_features(core) if core.isascii() and core.isalpha() else _any_features(token, core)
+
+
+def _any_features(token: str, core: str) -> tuple[str, ...]:
     scripts = set(map(_script, core))
     found = {
         "single_token": len(core) == 1 and scripts == {"LATIN"},
@@ -291,10 +331,18 @@ def _token_features(token: str) -> tuple[str, ...]:
         "good_token": _is_good(core, scripts),
         "stopword": core.casefold() in STOPWORDS,
         "mixed_script": len(scripts - _MIXABLE) > 1 and _mixes(core, scripts),
-        "confusion": bool(re.search(r"[a-z][0-9|!][a-z]|[0-9][a-z]+[0-9]", core)),
-        "inner_punct": bool(re.search(r"[^\W\d_][^\w\s'’.\-‐/:@&][^\W\d_]", core)),
+        "confusion": bool(_CONFUSED.search(core)),
+        "inner_punct": bool(_INNER.search(core)),
     }
     return tuple(name for name, holds in found.items() if holds)
+
+
+def _letters_features(core: str) -> tuple[str, ...]:
+    """The same for a token of nothing but ASCII letters, as most are: the other patterns cannot hold."""
+    long, spelled = len(core) > 25, len(core) < 5 or _VOWEL.search(core)
+    good = not long and spelled and (not _STREWN.search(core) or _is_identifier(core))
+    names = ("single_token",) * (len(core) == 1) + ("long_token",) * long
+    return names + ("good_token",) * bool(good) + ("stopword",) * (core.lower() in STOPWORDS)
 
 
 def _mixes(core: str, scripts: set[str]) -> bool:
@@ -304,14 +352,14 @@ def _mixes(core: str, scripts: set[str]) -> bool:
 
 def _is_good(core: str, scripts: set[str]) -> bool:
     """Shaped like a word, number or identifier. Five letters without a vowel, or capitals strewn about, are no word."""
-    if not core or _NUMBER.fullmatch(core) or (_CODE_NUMBER.fullmatch(core) and re.search(r"\d", core)):
+    if not core or _NUMBER.fullmatch(core) or (_CODE_NUMBER.fullmatch(core) and _DIGIT.search(core)):
         return True
     if scripts - {"", "LATIN"} and "LATIN" not in scripts:
         return True
-    if _OPERATOR.search(core) and not re.search(r"[^\W\d_]{4}", core):  # a formula
+    if _OPERATOR.search(core) and not _FOUR.search(core):  # a formula
         return True
-    spelled = all(any(map(_is_vowel, run)) for run in re.findall(r"[^\W\d_]{5,}", core))
-    strewn = re.search(r"[a-z][A-Z][a-z]*[A-Z][a-z]?[A-Z]", core)
+    spelled = all(any(map(_is_vowel, run)) for run in _FIVE.findall(core))
+    strewn = _STREWN.search(core)
     shaped = _WORD.fullmatch(core) or _LIKE_CODE.fullmatch(core)
     return bool(not _RUN.search(core) and spelled and shaped and (not strewn or _is_identifier(core)))
 
@@ -325,13 +373,22 @@ def _is_identifier(core: str) -> bool:
 
 def _bigram_entropy(text: str) -> float:
     """Entropy of pairs of letters less that of single letters, in bits; about 3 for prose, 0 without text."""
-    letters = re.sub(r"[\W\d_]+", "", text.casefold())
-    return _entropy(Counter(pairwise(letters))) - _entropy(Counter(letters)) if len(letters) > 1 else 0.0
+    letters = _NO_LETTERS.sub("", text.casefold())
+    if len(letters) < 2:
+        return 0.0
+    pairs, single = Counter(pairwise(letters)), Counter(letters[-1])
+    for (letter, _), count in pairs.items():
+        single[letter] += count
+    return _entropy(pairs) - _entropy(single)
+
+
+_NO_LETTERS = re.compile(r"[\W\d_]+")
 
 
 def _entropy(counts: Counter) -> float:
-    total = counts.total()
-    return math.log2(total) - sum(count * math.log2(count) for count in counts.values()) / total
+    """Bits. Most of the counts are equal small numbers, so each number is taken once."""
+    total, alike = counts.total(), Counter(counts.values())
+    return math.log2(total) - sum([times * count * math.log2(count) for count, times in alike.items()]) / total
 
 
 def _ramp(value: float, worst: float, best: float) -> float:
@@ -400,7 +457,7 @@ def classify(
     n, image, hidden = f["n_chars"], signals.image_coverage, signals.invisible_text
     lost = 0 if reading.state == "replaced" else signals.removed_chars
     latin = f["latin"] > limits.latin
-    removed, most = lost / max(1, n + lost), limits.bad_char if latin else limits.removed_other
+    removed, most = lost / max(1, n + lost), limits.lost_ligatures if latin else limits.removed_other
     full, score = image >= limits.full_image, quality(f, signals, limits, reading)
     drawn = f["short_line"] > limits.label_lines and signals.vectors >= limits.label_vectors
     scanned = full and (hidden >= limits.full_image_invisible or reading.state == "replaced")
@@ -422,7 +479,7 @@ def classify(
         (hidden >= limits.invisible_text, scan, f"{hidden:.0%} of its text is invisible, as OCR leaves it"),
         (full and hidden >= limits.full_image_invisible, scan, f"{images}, and {hidden:.0%} of its text is invisible"),
         (f["bad_char"] > limits.bad_char, noisy, f"{f['bad_char']:.0%} of the characters cannot be read"),
-        (removed > most, noisy, f"{removed:.0%} of the characters were control characters"),
+        (removed > most, noisy, f"{removed:.1%} of the characters were control characters"),
         (f["mixed_script"] > limits.mixed_script, noisy, f"{f['mixed_script']:.0%} {words} mix scripts"),
         (latin and f["long_token"] > limits.long_token, noisy, f"{f['long_token']:.0%} {words} are overlong"),
         (figure, "mixed_or_uncertain", f"{signals.vectors} lines or areas drawn, and few words but labels"),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from localeval.records import BadInput, Hit, Span
 
 DECIMALS = 6
+IN_ORDER = attrgetter("doc_id", "start", "end")  # the order of spans, told to a sort in one step
 RRF_K = 60  # Cormack, Clarke and Buettcher 2009
 
 
@@ -95,7 +97,7 @@ def rank(spans: Sequence[Span], scores: np.ndarray, k: int, decimals: int = DECI
 
 def in_span_order(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
     """Order of the spans, and the spans in that order; a span that occurs twice is an error that names it."""
-    order = sorted(range(len(spans)), key=lambda i: spans[i])
+    order = sorted(range(len(spans)), key=lambda i: IN_ORDER(spans[i]))
     ordered = [spans[i] for i in order]
     for one, two in pairwise(ordered):
         if one == two:
@@ -118,21 +120,27 @@ class Shuffled:
             return rank(self._spans, np.array([int.from_bytes(draw) / 2**48 for draw in draws]), k)
 
 
-class Dense:
-    """Exact inner product of unit vectors (cosine) with FAISS.
+def exact(vectors: np.ndarray):
+    """FAISS's index that compares with every vector. vectors: (n, d) float32."""
+    import faiss
 
-    vectors: (n, d) float32, checked to be unit vectors. encode: query text -> (d,) unit vector.
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return index
+
+
+class Dense:
+    """Inner product of unit vectors (cosine) with FAISS, exact unless `index` is another (`approximate.graph`).
+
+    vectors: (n, d) float32, checked to be unit vectors. encode: query text -> (d,) unit vector. index: from the vectors to what answers
+    `search(queries, k)` with inner products and places.
     """
 
-    def __init__(self, spans: Sequence[Span], vectors: np.ndarray, encode: Callable[[str], np.ndarray]):
-        import faiss
-
+    def __init__(self, spans: Sequence[Span], vectors: np.ndarray, encode: Callable[[str], np.ndarray], index=exact):
         order, self._spans = in_span_order(spans)
         vectors = np.ascontiguousarray(np.asarray(vectors)[order] if len(order) else vectors, dtype=np.float32)
         _check_unit(vectors, "dense vectors")
-        self._encode = encode
-        self._index = faiss.IndexFlatIP(vectors.shape[1])
-        self._index.add(vectors)
+        self._encode, self.index = encode, index(vectors)
 
     def search(self, query: str, k: int) -> list[Hit]:
         with phase("encode"):
@@ -145,13 +153,14 @@ class Dense:
         """FAISS orders equal scores as it likes: fetch past the cut until the last score is below it, then apply our rule."""
         n, fetch = len(self._spans), min(len(self._spans), 2 * k + 16)
         while True:
-            scores, ids = self._index.search(vector, fetch)
-            rounded = np.round(scores[0].astype(np.float64), DECIMALS)
-            if fetch == n or rounded[-1] < rounded[min(k, n) - 1]:
+            (scores,), (ids,) = self.index.search(vector, fetch)
+            rounded = np.round(scores.astype(np.float64), DECIMALS)
+            if fetch == n or ids[-1] < 0 or rounded[-1] < rounded[min(k, n) - 1]:
                 break
             fetch = min(n, 4 * fetch)
-        order = np.argsort(ids[0])
-        return rank([self._spans[i] for i in ids[0][order]], scores[0][order], k)
+        order = np.argsort(ids)
+        order = order[ids[order] >= 0]  # an approximate index may find fewer than it was asked for
+        return rank([self._spans[i] for i in ids[order].tolist()], scores[order], k)
 
 
 def _check_unit(vectors: np.ndarray, what: str) -> None:
@@ -189,7 +198,7 @@ def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K, weights: Sequence[float
     for hits, weight in zip(lists, _checked(weights, len(lists)), strict=True):
         for place, hit in enumerate(hits if weight else (), 1):
             scores[hit.span] = scores.get(hit.span, 0.0) + weight / (k + place)
-    spans = sorted(scores)
+    spans = sorted(scores, key=IN_ORDER)
     return rank(spans, np.array([scores[span] for span in spans]), len(spans), decimals=12)
 
 
@@ -216,7 +225,7 @@ class Reranked:
 
     def search(self, query: str, k: int) -> list[Hit]:
         found = search_once(self._retriever, query, max(k, self._depth))
-        head, tail = sorted(hit.span for hit in found[: self._depth]), found[self._depth :]
+        head, tail = sorted((hit.span for hit in found[: self._depth]), key=IN_ORDER), found[self._depth :]
         with phase("rerank"):
             ranked = rank(head, self._scorer(query, head), len(head)) if head else []
         floor = min([-1.0, *(hit.score for hit in ranked)])

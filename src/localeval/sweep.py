@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -16,20 +16,25 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from localeval import pointwise
+from localeval.approximate import graph, recall
 from localeval.chunking import indexed_text
 from localeval.corpus import Corpus, read_jsonl
-from localeval.embedding import Embedder, SentenceEmbedder, card_of, locate, truncated_share
+from localeval.crossencoder import CrossEncoder, OnnxCrossEncoder, parsed, reranker_card
+from localeval.embedding import CARDS, UNLIMITED, Embedder, SentenceEmbedder, card_of, locate, truncated_share, verify
 from localeval.grading import Units, grade, known_rules, unit_sets
 from localeval.lexical import BM25, RankBM25, unweighted_share
 from localeval.records import BadInput, Graded, Hit, Query, ScoringRule, Span, System, Unit
-from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, once, remembering, timed
+from localeval.rerank import MaxSim, Scorer, Unstored
+from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, exact, once, remembering, timed
 from localeval.tables import read_units
 from localeval.tokens import tokeniser
 from localeval.vectors import VectorCache
 
 LEXICAL = {"bm25": "lucene", "bm25-okapi": "okapi", "bm25-plus": "plus", "bm25-l": "l", "rank-bm25": "reference"}
 LEARNED = {"splade": "splade-tiny"}  # retrievers that bring their own model
-RETRIEVERS = ("random", *LEXICAL, *LEARNED, "dense", "hybrid")
+GRAPH = "-hnsw"  # of a dense engine or hybrid by name: approximate search, however small the corpus
+RETRIEVERS = ("random", *LEXICAL, *LEARNED, "dense", "hybrid", f"dense{GRAPH}", f"hybrid{GRAPH}")
 WITHOUT_MODEL = ("random", *LEXICAL, *LEARNED)
 ENCODERS = ("onnx", "torch")
 WARM_UP = 3  # queries run and thrown away before the clock counts
@@ -48,15 +53,19 @@ class Settings:
     threads: int = 1
     encoder: str = "onnx"
     token_vectors: str = "tokens"  # how late interaction stores them: tokens (float16) or tokens8 (int8)
+    pooled_vectors: str = "pooled"  # how a chunk's own vector is stored: pooled (float32) or pooled16 (float16)
+    exact_up_to: int = 100_000  # chunks that dense search compares with one by one; past them it is approximate (HNSW)
+    search_effort: int = 256  # candidates that approximate search keeps: more find more of the nearest, and take longer
 
     def __post_init__(self):
         bounds = {
             "k1": self.k1 > 0, "b": 0 <= self.b <= 1, "fusion_depth": self.fusion_depth >= 1, "rrf_k": self.rrf_k >= 0,
-            "threads": self.threads >= 1,
+            "threads": self.threads >= 1, "search_effort": self.search_effort >= 1, "exact_up_to": self.exact_up_to >= 0,
         }  # fmt: skip
         for name in (name for name, good in bounds.items() if not good):
             raise BadInput(
-                f"settings: {name}={getattr(self, name)} is out of range (k1 above 0, b from 0 to 1, rrf_k from 0 on, others from 1)"
+                f"settings: {name}={getattr(self, name)} is out of range (k1 above 0, b from 0 to 1, rrf_k and "
+                "exact_up_to from 0 on, others from 1)"
             )
 
 
@@ -75,11 +84,15 @@ def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[st
 
 
 def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: Iterable[int]) -> list[System]:
-    """Every base, then it again with each reranker at each depth. rerankers: "maxsim", or cross-encoders by name."""
+    """Every base, then it again with each reranker at each depth.
+
+    rerankers: maxsim (`:int8`, `:fly`: its token vectors stored in eight bits, or not at all), cross-encoders by name (`:fp32`, `:int8`,
+    `:torch`), or llm:NAME.
+    """
     systems = []
     for base in bases:
         systems.append(base)
-        if "maxsim" in rerankers and not base.model:
+        if any(name.partition(":")[0] == "maxsim" for name in rerankers) and not base.model:
             raise BadInput(
                 f"rerankers: maxsim compares vectors of a model, and {base.name} has none; rerank hybrid or dense with it"
             )
@@ -102,13 +115,15 @@ class Engines:
         """Why this system cannot run here, or nothing. Imports nothing heavy."""
         needed = [card_of(system.model)] if system.model else []
         needed += [card_of(LEARNED[system.retriever], "sparse")] if system.retriever in LEARNED else []
-        if system.reranker and system.reranker != "maxsim":
-            needed.append(card_of(system.reranker, "cross_encoder"))
-        return next((card.how_to_get for card in needed if locate(card, self.root) is None), "")
+        name, _, how = system.reranker.partition(":")
+        if name not in ("", "maxsim", "llm"):
+            needed.append(reranker_card(parsed(system.reranker)[0], self.root))
+        without = next((card.how_to_get for card in needed if locate(card, self.root) is None), "")
+        return without or (pointwise.missing(how, self.root) if name == "llm" else "")
 
     def retriever(self, system: System) -> Retriever:
         first = self._first_stage(system)
-        return Reranked(first, self._scorer(system), system.rerank_depth) if system.reranker else first
+        return Reranked(first, self.scorer(system), system.rerank_depth) if system.reranker else first
 
     def _first_stage(self, system: System) -> Retriever:
         if system.retriever == "random":
@@ -117,8 +132,8 @@ class Engines:
             return self._once(("lexical", system.chunker, system.retriever), lambda: self._bm25(system))
         if system.retriever in LEARNED:
             return self._once(("learned", system.chunker, system.retriever), lambda: self._learned(system))
-        dense = self._once(("dense", system.chunker, system.model), lambda: self._dense(system))
-        if system.retriever == "dense":
+        dense = self.dense(system, self.is_approximate(system))
+        if system.retriever.removesuffix(GRAPH) == "dense":
             return dense
         bm25 = self._once(("lexical", system.chunker, "bm25"), lambda: self._bm25(System(system.chunker, "bm25")))
         return Fused([bm25, dense], self.settings.fusion_depth, self.settings.rrf_k, self.settings.fusion_weights)
@@ -143,24 +158,70 @@ class Engines:
         card = card_of(LEARNED[system.retriever], "sparse")
         return self._once(("sparse", card.name), lambda: Splade(card, locate(card, self.root), self.settings.threads))
 
-    def _dense(self, system: System) -> Dense:
-        embedder = self.embedder(system.model)
-        vectors = self._cache.passages(embedder, self.texts(system.chunker)).gathered()
+    def is_approximate(self, system: System) -> bool:
+        """Whether its dense side looks at a part of the vectors only: by its name, or past the size in the settings."""
+        large = len(self.chunks[system.chunker]) > self.settings.exact_up_to
+        return bool(system.model) and (large or system.retriever.endswith(GRAPH))
+
+    def dense(self, system: System, approximate: bool = False) -> Dense:
+        """The dense side of a system, exact or approximate."""
+        return self._once(
+            ("dense", system.chunker, system.model, approximate), lambda: self._dense(system, approximate)
+        )
+
+    def _dense(self, system: System, approximate: bool) -> Dense:
+        embedder, index = self.embedder(system.model), exact
+        stored = self._cache.passages(embedder, self.texts(system.chunker), self.settings.pooled_vectors)
         encode = lambda query: self._query(embedder, query)[0]
-        return Dense(self.spans(system.chunker), vectors, encode)
+        if approximate:
+            index = graph(self.cache_folder, self.settings.search_effort)
+        return Dense(self.spans(system.chunker), stored.gathered(), encode, index)
 
-    def _scorer(self, system: System) -> Callable[[str, Sequence[Span]], np.ndarray]:
-        from localeval.rerank import CrossEncoder, MaxSim
+    def scorer(self, system: System) -> Scorer:
+        """What reranks, one for each reranker and chunker."""
+        name, _, how = system.reranker.partition(":")
+        if name == "maxsim":
+            return self._once(("maxsim", system.chunker, system.model, how), lambda: self._maxsim(system, how))
+        text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True)).__getitem__
+        if name == "llm":
+            make = lambda: pointwise.load(how, self.root, text, self.settings.threads)
+            return self._once(("llm", system.chunker, how), make)
+        make = lambda: self._cross_encoder(*parsed(system.reranker), text)
+        return self._once(("cross_encoder", system.chunker, system.reranker), make)
 
-        if system.reranker == "maxsim":
-            embedder = self.embedder(system.model)
-            stored = self._cache.tokens(embedder, self.texts(system.chunker), self.settings.token_vectors)
-            encode = lambda query: self._query(embedder, query)[1]
-            return MaxSim(self.spans(system.chunker), stored, encode)
-        card = card_of(system.reranker, "cross_encoder")
-        text = dict(zip(self.spans(system.chunker), self.texts(system.chunker), strict=True))
-        make = lambda: CrossEncoder(card, locate(card, self.root), text.__getitem__, self.settings.threads)
-        return self._once(("cross_encoder", system.chunker, card.name), make)
+    def _maxsim(self, system: System, how: str) -> MaxSim:
+        embedder, texts = self.embedder(system.model), self.texts(system.chunker)
+        passages = Unstored(embedder, texts) if how == "fly" else self._cache.tokens(embedder, texts, self._kind(how))
+        reads = embedder.settings["max_tokens"]
+        too_long = embedder.token_counts(texts) > reads
+        return MaxSim(
+            self.spans(system.chunker), passages, lambda query: self._query(embedder, query)[1], too_long, reads
+        )
+
+    def bytes_a_chunk(self, system: System) -> float:
+        """Room on disk that the token vectors of a chunk take on average, in bytes; 0 where none are stored, NaN where none are used."""
+        name, _, how = system.reranker.partition(":")
+        if name != "maxsim" or not self.chunks[system.chunker]:
+            return float("nan")
+        if how == "fly":
+            return 0.0
+        stored = self._cache.tokens(self.embedder(system.model), self.texts(system.chunker), self._kind(how))
+        row = stored.vectors.shape[1] * stored.vectors.itemsize
+        return float((stored.ends - stored.starts).sum() * row / len(stored.starts))
+
+    def _kind(self, how: str) -> str:
+        """The kind of token vectors that late interaction reads."""
+        kinds = {"": self.settings.token_vectors, "float16": "tokens", "int8": "tokens8"}
+        if how not in kinds:
+            raise BadInput(f"reranker 'maxsim:{how}': known are maxsim, maxsim:float16, maxsim:int8 and maxsim:fly")
+        return kinds[how]
+
+    def _cross_encoder(self, name: str, how: str, text: Callable[[Span], str]) -> Scorer:
+        card, threads = reranker_card(name, self.root), self.settings.threads
+        folder = locate(card, self.root)
+        if (how or self.settings.encoder) == "torch":
+            return CrossEncoder(card, folder, text, threads)
+        return OnnxCrossEncoder(card, folder, text, self.cache_folder, threads, 8 if how == "int8" else 32)
 
     @staticmethod
     def _query(embedder: Embedder, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -205,9 +266,11 @@ class Engines:
             facts["truncated_share"] = self._once(
                 ("cut", system.chunker, system.model), lambda: truncated_share(embedder, texts)
             )
-            facts["vector_seconds"] = self._cache.passages(embedder, texts).seconds
-            if system.reranker == "maxsim":
-                facts["vector_seconds"] = self._cache.tokens(embedder, texts, self.settings.token_vectors).seconds
+            facts["vector_seconds"] = self._cache.passages(embedder, texts, self.settings.pooled_vectors).seconds
+            facts["search"] = "approximate" if self.is_approximate(system) else "exact"
+            name, _, how = system.reranker.partition(":")
+            if name == "maxsim" and how != "fly":
+                facts["vector_seconds"] = self._cache.tokens(embedder, texts, self._kind(how)).seconds
         return facts
 
     def _once(self, key: tuple, make: Callable[[], object]):
@@ -369,14 +432,160 @@ def grade_all(
     return graded
 
 
-def common_terms(engines: Engines, queries: Sequence[Query]) -> pd.DataFrame:
-    """How far each chunker is from having enough chunks for Okapi's idf. Columns: chunker, chunks, share (see `unweighted_share`)."""
-    rows = []
+UNREAD = [
+    "reranker",
+    "first_stage",
+    "depth",
+    "reads_tokens",
+    "passages",
+    "passages_cut",
+    "pairs",
+    "pairs_cut",
+    "weights",
+]
+
+
+def unread(hits, systems: Sequence[System], queries: Sequence[Query], engines: Engines) -> pd.DataFrame:
+    """What each reranker that ran does not read of the candidates it got at its deepest, one row a first stage and reranker.
+
+    Columns: UNREAD. passages: different candidates; a passage counts as cut where some question's pair with it is. weights: first
+    figures of their hash, where the reranker has weights of its own.
+    """
+    ran, rows = {name for name, _ in hits}, []
+    deepest = {
+        (_base(one), one.reranker): one for one in sorted(systems, key=lambda one: one.rerank_depth) if one.name in ran
+    }
+    for (base, reranker), system in deepest.items():
+        if not reranker or base.name not in ran:
+            continue
+        scorer, cut, pairs = engines.scorer(system), {}, []
+        for query in queries:
+            spans = [hit.span for hit in hits[base.name, query.query_id][: system.rerank_depth]]
+            own = scorer.cut(query.text, spans).tolist()
+            cut |= {span: cut.get(span, False) or here for span, here in zip(spans, own, strict=True)}
+            pairs += own
+        about = (getattr(scorer, "reads", np.nan), len(cut), _share(cut.values()), len(pairs), _share(pairs))
+        weights = scorer.card.sha256[:12] if hasattr(scorer, "card") else ""
+        rows.append((reranker, base.name, system.rerank_depth, *about, weights))
+    return pd.DataFrame(rows, columns=UNREAD)
+
+
+def _base(system: System) -> System:
+    return System(system.chunker, system.retriever, system.model, depth=system.depth)
+
+
+def _share(flags) -> float:
+    return float(np.mean(list(flags))) if flags else float("nan")
+
+
+def common_terms(engines: Engines, queries: Sequence[Query], systems: Sequence[System] = ()) -> pd.DataFrame:
+    """How far each chunker is from having enough chunks for Okapi's idf, and which of the systems that concerns.
+
+    Columns: chunker, chunks, share (see `unweighted_share`), concerns.
+    """
+    rows, okapi = [], [name for name, variant in LEXICAL.items() if variant in ("okapi", "reference")]
     for chunker, units in engines.chunks.items():
         index = engines.retriever(System(chunker, "bm25"))
         share = unweighted_share(index, [query.text for query in queries], tokeniser(engines.settings.tokeniser))
-        rows.append((chunker, len(units), share))
-    return pd.DataFrame(rows, columns=["chunker", "chunks", "share"])
+        concerned = [one.name for one in systems if one.chunker == chunker and one.retriever in okapi]
+        rows.append((chunker, len(units), share, ", ".join(concerned) or "no system of this run"))
+    return pd.DataFrame(rows, columns=["chunker", "chunks", "share", "concerns"])
+
+
+def approximation(
+    engines: Engines, runs: pd.DataFrame, queries: Sequence[Query], cuts: Sequence[int] = (10, 100)
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What approximate search finds of the nearest chunks, for every chunker and model of a system that ran with it, and its price.
+
+    runs: `runs.csv`. First recall against exact search under the rule "exact" (see `approximate.recall`), tidy like `scores.csv`, over all
+    questions; then system, chunks, build_seconds of the graph when it was built, and mean milliseconds of both searches, asked in turn.
+    """
+    ran = (
+        runs[(runs["status"] == "ok") & (runs["search"] == "approximate")] if "search" in runs.columns else runs.head(0)
+    )
+    scores, prices = [], []
+    for chunker, model in ran[["chunker", "model"]].drop_duplicates().itertuples(index=False):
+        system = System(chunker, f"dense{GRAPH}", model)
+        both = [engines.dense(system, approximate) for approximate in (False, True)]
+        spent = np.zeros(2)
+        for query in queries:
+            found, seconds = _searched(both, query.text, max(cuts))
+            spent += seconds
+            scores += [
+                (system.name, "exact", f"recall@{k}", query.query_id, recall(*found, k), "scored", "all") for k in cuts
+            ]
+        means = (1000 * spent / max(1, len(queries))).tolist()
+        prices.append((system.name, len(engines.chunks[chunker]), both[1].index.seconds, *means))
+    return (
+        pd.DataFrame(scores, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"]),
+        pd.DataFrame(prices, columns=["system", "chunks", "build_seconds", "exact_ms", "approximate_ms"]),
+    )
+
+
+def _searched(engines: Sequence[Dense], query: str, k: int) -> tuple[list[list[Hit]], list[float]]:
+    """Hits of each engine and seconds of the search alone; they share the vector of the query."""
+    found, spent = [], []
+    with remembering():
+        for engine in engines:
+            with timed() as seconds:
+                found.append(engine.search(query, k))
+            spent.append(seconds["dense"])
+    return found, spent
+
+
+def lower_precision(systems: Sequence[System]) -> list[tuple[str, str]]:
+    """Names of every system whose model computes with fewer bits, behind the same system with the same weights in full."""
+    names, pairs = {system.name for system in systems}, []
+    for system in systems:
+        reference = card_of(system.model).reference if system.model else ""
+        full = replace(system, model=reference).name if reference else ""
+        pairs += [(full, system.name)] if full in names else []
+    return pairs
+
+
+def overlaps(hits: dict[tuple[str, str], list[Hit]], pairs: Sequence[tuple[str, str]], cut: int = 10) -> pd.DataFrame:
+    """Share of the first `cut` hits of one system that another has among its own: tidy scores of the second, rule "hits".
+
+    pairs: (one, other) by name. A question without hits of the first has no value.
+    """
+    rows = []
+    for full, low in pairs:
+        for query in (query for system, query in hits if system == full):
+            one, two = ({hit.span for hit in hits.get((name, query), ())[:cut]} for name in (full, low))
+            if one:
+                rows.append((low, "hits", f"overlap@{cut}", query, len(one & two) / len(one), "scored", "all"))
+    return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
+
+
+def model_cards(runs: pd.DataFrame, root: Path = Path()) -> pd.DataFrame:
+    """What must be known of every embedding model, whether it ran or not; a row a model.
+
+    runs: `runs.csv`, for the share of each chunker's chunks that a model cut. weights: the beginning of the SHA-256 of the weights found
+    here, else of those expected; empty where neither is known. megabytes: of that file. tokens_read: NaN for all of a text.
+    """
+    rows = []
+    for card in (card for card in CARDS.values() if card.kind != "cross_encoder"):
+        retrievers = [name for name, model in LEARNED.items() if model == card.name]
+        own = runs[(runs["model"] == card.name) | runs["retriever"].isin(retrievers)]
+        rows.append(_card_row(card, own, locate(card, root)))
+    return pd.DataFrame(rows)
+
+
+def _card_row(card, runs: pd.DataFrame, folder: Path | None) -> dict:
+    ran = runs[runs["status"].isin(["ok", "empty"])]
+    cut = ran.drop_duplicates("chunker")[["chunker", "truncated_share"]].itertuples(index=False) if len(ran) else ()
+    there = folder is not None and (folder / card.weights).is_file()
+    reason = runs["reason"].iloc[0] if len(runs) else "" if there else card.how_to_get
+    return {
+        "model": card.name, "what": card.title, "parameters": card.parameters, "licence": card.licence, "precision": card.precision,
+        "weights": (verify(card, folder) if there else card.sha256)[:12],
+        "megabytes": (folder / card.weights).stat().st_size / 1e6 if there else np.nan,
+        "tokens_read": card.max_tokens if card.max_tokens < UNLIMITED else np.nan, "pooling": card.pooling,
+        "before_queries": card.query, "before_passages": card.passage,
+        "chunks_cut": ", ".join(f"{chunker} {share:.0%}" for chunker, share in cut),
+        "state": ran["status"].iloc[0] if len(ran) else "not_run",
+        "why": "" if len(ran) else reason.removeprefix("not run: ") or "not among the models of this run",
+    }  # fmt: skip
 
 
 def sides(hits: dict[tuple[str, str], list[Hit]], systems: Sequence[System], cut: int = 10) -> pd.DataFrame:

@@ -29,7 +29,13 @@ TIES = {
     "trec_eval": "by score in single precision, highest first; equal scores by document id, descending",
 }
 GAINS = {"linear": "the label", "exponential": "2^label - 1"}
-BY_GRADE = ("ndcg", "ndcg_exp")  # these read labels; the others only whether a label reaches the level
+BY_GRADE = (
+    "ndcg",
+    "ndcg_exp",
+    "condensed_ndcg",
+    "condensed_ndcg_exp",
+)  # these read labels; the others only whether a label reaches the level
+LABELLED = ("ndcg", "condensed_ndcg")  # of those, the ones whose gain can be chosen
 METRICS = tuple(name for name in metrics.METRICS if not name.startswith("evidence_"))
 QRELS_COLUMNS = "query iteration document label"
 RUN_COLUMNS = "query Q0 document rank score tag"
@@ -280,14 +286,16 @@ def _compared(hits: dict[str, float], ties: str) -> dict[str, float]:
 def grade(query_id: str, hits: dict[str, float], labels: dict[str, int], how: Conventions = DEFAULT) -> Graded:
     """One ranking with its labels as gains, 0 among them; no label, or one below 0, is no judgement.
 
+    A label below 0 is kept as a gain of -1, which says: in the pool, and not drawn to be judged. Only `infap` reads it.
     A query without a label above 0 is `unanswerable`: it has no value.
     """
     known = {document: float(label) for document, label in labels.items() if label >= 0}
+    seen = known | {document: -1.0 for document, label in labels.items() if label < 0}
     ranking = rank(hits, how.ties)
     if how.judged_only:
         ranking = [document for document in ranking if document in known]
     ranking = ranking[: how.depth]
-    gains = tuple((place, known[document]) for place, document in enumerate(ranking, 1) if document in known)
+    gains = tuple((place, seen[document]) for place, document in enumerate(ranking, 1) if document in seen)
     return _stated(Graded(query_id, "", gains, ideal=tuple(sorted(known.values(), reverse=True)), ranked=len(ranking)))
 
 
@@ -295,7 +303,7 @@ def at_level(graded: Graded, level: int) -> Graded:
     """The same ranking with every gain below `level` as 0: what a metric sees that only knows relevant and not."""
     if level <= 1:
         return graded
-    cut = lambda gain: gain if gain >= level else 0.0
+    cut = lambda gain: gain if gain >= level or gain < 0 else 0.0
     gains = tuple((place, cut(gain)) for place, gain in graded.gains)
     return _stated(replace(graded, gains=gains, ideal=tuple(map(cut, graded.ideal))))
 
@@ -344,7 +352,7 @@ def scores(qrels: Qrels, run: Run, names: Sequence[str], how: Conventions = DEFA
             raise BadInput(
                 f"{name}: needs evidence as spans, which a run does not have; known here: {', '.join(METRICS)}"
             )
-    if any(_computed(name, how.gain).startswith("ndcg_exp") for name in names):
+    if any(_computed(name, how.gain).partition("@")[0].endswith("ndcg_exp") for name in names):
         highest = max(label for labels in qrels.values() for label in labels.values())
         if highest > 1000:
             raise BadInput(f"label {highest} is too high for the gain 2^label - 1; score with the linear gain")
@@ -361,7 +369,7 @@ def scores(qrels: Qrels, run: Run, names: Sequence[str], how: Conventions = DEFA
 
 def _computed(name: str, gain: str) -> str:
     base, at, cut = name.partition("@")
-    return f"ndcg_exp{at}{cut}" if base == "ndcg" and gain == "exponential" else name
+    return f"{base}_exp{at}{cut}" if base in LABELLED and gain == "exponential" else name
 
 
 def relevant(labels: dict[str, int], level: int = 1) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from localeval.records import BadInput
 
 BLOCK = 64  # texts that are embedded before what was made is written down
 ENTRY = np.dtype([("text", "u1", 32), ("start", "<i8"), ("rows", "<i8"), ("seconds", "<f8"), ("crc", "<u4")])
-DTYPES = {"pooled": np.float32, "tokens": np.float16, "tokens8": np.int8, "sparse": np.float32}
+DTYPES = {"pooled": np.float32, "pooled16": np.float16, "tokens": np.float16, "tokens8": np.int8, "sparse": np.float32}
 SCALE = 127  # of int8: a component of a unit vector lies between -1 and 1
 
 
@@ -38,8 +39,8 @@ class Stored:
     seconds: float
 
     def gathered(self) -> np.ndarray:
-        """(n, d): the one vector of every text, in memory."""
-        return np.asarray(self.vectors[self.starts])
+        """(n, d) float32: the one vector of every text, in memory."""
+        return np.asarray(self.vectors[self.starts], dtype=np.float32)
 
     def of(self, place: int) -> np.ndarray:
         """(tokens, d) float32: the vectors of one text."""
@@ -53,9 +54,9 @@ class VectorCache:
     def __init__(self, folder: Path, progress: Callable[[str], None] = lambda text: None):
         self.folder, self._progress = folder, progress
 
-    def passages(self, embedder: Embedder, texts: Sequence[str]) -> Stored:
-        """One vector a text, float32."""
-        return self._stored(embedder, texts, "pooled")
+    def passages(self, embedder: Embedder, texts: Sequence[str], kind: str = "pooled") -> Stored:
+        """One vector a text: float32, or with kind "pooled16" float16 in half the room."""
+        return self._stored(embedder, texts, _known(kind, "pooled_vectors", ("pooled", "pooled16")))
 
     def tokens(self, embedder: Embedder, texts: Sequence[str], kind: str = "tokens") -> Stored:
         """The vectors of every text's tokens: float16, or with kind "tokens8" int8 with one scale: half the room, and each component
@@ -63,9 +64,7 @@ class VectorCache:
 
         The pass that gives them gives the text's own vector too, which is kept where it is missing.
         """
-        if kind not in ("tokens", "tokens8"):
-            raise BadInput(f"settings: unknown token_vectors {kind!r}; known: tokens, tokens8")
-        return self._stored(embedder, texts, kind)
+        return self._stored(embedder, texts, _known(kind, "token_vectors", ("tokens", "tokens8")))
 
     def sparse(self, model, texts: Sequence[str]) -> Stored:
         """The weighted words of every text (`learned.Splade`): rows of place in the vocabulary and weight."""
@@ -80,7 +79,7 @@ class VectorCache:
             known = store.known(keys)
             missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
             self._make(embedder, list(missing.values()), store)
-            known = store.known(keys) if missing else known
+            known |= store.known(list(missing))
         entries = np.array([known[key] for key in keys], ENTRY)
         ends = entries["start"] + entries["rows"]
         return Stored(store.mapped(), entries["start"], ends, float(entries["seconds"].sum()))
@@ -104,8 +103,42 @@ def _made(embedder: Embedder, texts: Sequence[str], kind: str) -> dict[str, list
     """Arrays of every text by kind: the wanted one, and what the same pass gives beside it."""
     if kind == "sparse":
         return {"sparse": embedder.encode_sparse(texts)}
-    pooled, tokens = (embedder.encode(texts), None) if kind == "pooled" else embedder.both(texts)
-    return ({kind: tokens} if tokens is not None else {}) | {"pooled": [np.asarray(row)[None] for row in pooled]}
+    if kind in ("pooled", "pooled16"):
+        return {kind: [np.asarray(row)[None] for row in embedder.encode(texts)]}
+    pooled, tokens = embedder.both(texts)
+    return {kind: tokens, "pooled": [np.asarray(row)[None] for row in pooled]}
+
+
+def _known(kind: str, setting: str, kinds: tuple[str, ...]) -> str:
+    if kind not in kinds:
+        raise BadInput(f"settings: unknown {setting} {kind!r}; known: {', '.join(kinds)}")
+    return kind
+
+
+def kept(path: Path, make: Callable[[Path], None]) -> float:
+    """Makes a file once: `make` writes it, its hash stands beside it, and one that is not as it was written is made again.
+
+    Returns the seconds it took when it was made; NaN where that is not known.
+    """
+    signed = path.with_suffix(".sha256")
+    words = signed.read_text().split() if path.is_file() and signed.is_file() else []
+    if words and words[0] == _sha256(path):
+        return float(words[1]) if len(words) > 1 else float("nan")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part, start = path.with_suffix(f".{os.getpid()}.part"), time.perf_counter()
+    try:
+        make(part)
+        seconds = time.perf_counter() - start
+        signed.write_text(f"{_sha256(part)} {seconds:.3f}")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return seconds
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def packed(rows: np.ndarray, dtype) -> np.ndarray:
@@ -125,18 +158,31 @@ class Store:
     kind: str
 
     def known(self, wanted: Sequence[bytes]) -> dict[bytes, np.void]:
-        """The entry of every wanted text whose numbers are whole; of several the last."""
-        entries, numbers = self._entries(), self.mapped()
-        texts = [entry.tobytes() for entry in entries["text"]]
-        last, found = dict(zip(texts, range(len(texts)), strict=True)), {}
-        for key in dict.fromkeys(wanted):
-            entry = entries[last[key]] if key in last else None
-            if (
-                entry is not None
-                and zlib.crc32(np.ascontiguousarray(numbers[entry["start"] :][: entry["rows"]])) == entry["crc"]
-            ):
-                found[key] = entry
+        """The entry of every wanted text whose numbers are whole; of several the last.
+
+        The numbers are read and let go, not mapped: a store may be larger than memory.
+        """
+        entries, path = self._entries(), self.folder / "numbers"
+        last, row = self._last(entries, wanted), self._width() * np.dtype(DTYPES[self.kind]).itemsize
+        if not last or not path.is_file():
+            return {}
+        found = {}
+        with path.open("rb", buffering=0) as numbers:
+            for key in sorted(last, key=last.get):
+                entry = entries[last[key]]
+                numbers.seek(int(entry["start"]) * row)
+                if zlib.crc32(numbers.read(int(entry["rows"]) * row)) == entry["crc"]:
+                    found[key] = entry
         return found
+
+    @staticmethod
+    def _last(entries: np.ndarray, wanted: Sequence[bytes]) -> dict[bytes, int]:
+        """Place of the last entry of every wanted text that has one; told apart by eight bytes before by all of them."""
+        heads = np.frombuffer(b"".join(key[:8] for key in wanted), np.uint64)
+        own = np.ascontiguousarray(entries["text"][:, :8]).view(np.uint64).ravel()
+        places = np.flatnonzero(np.isin(own, heads))
+        some = dict(zip((entries["text"][place].tobytes() for place in places), places.tolist(), strict=True))
+        return {key: some[key] for key in wanted if key in some}
 
     def append(self, keys: Sequence[bytes], arrays: Sequence[np.ndarray], seconds: float) -> None:
         """Writes down the vectors of texts that are not there yet. arrays: (rows, d) each; seconds: what each text took."""

@@ -8,8 +8,8 @@ from itertools import product
 
 import pandas as pd
 
-from localeval import figures, stats
-from localeval.figures import interval, minus
+from localeval import clusters, figures, recommend, stats
+from localeval.figures import DASH, interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
@@ -172,13 +172,14 @@ def depth_under_rules(
 
 
 def by_category(scores: pd.DataFrame, queries, metric: str, rule: str) -> pd.DataFrame:
-    """Mean of one metric by category of question: a row a category with its n, a column a system."""
+    """Mean of one metric by category of question: a row a system, a column a category with its n."""
     categories = {query.query_id: query.category or "(none)" for query in queries}
     part = scores[(scores["metric"] == metric) & (scores["rule"] == rule)]
     part = part.assign(category=part["query_id"].map(categories))
-    means = part.pivot_table(index="category", columns="system", values="value", sort=False)
-    counts = part.groupby("category")["query_id"].nunique().rename("n")
-    return counts.to_frame().join(means[list(dict.fromkeys(part["system"]))]).reset_index()
+    means = part.pivot_table(index="system", columns="category", values="value", sort=False)
+    counts = part.groupby("category")["query_id"].nunique()
+    means = means.reindex(index=dict.fromkeys(part["system"]), columns=dict.fromkeys(part["category"]))
+    return means.rename(columns=lambda name: f"{name} (n = {counts[name]})").rename_axis(columns=None).reset_index()
 
 
 def by_question(
@@ -212,42 +213,59 @@ def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
     return useful[~useful["system"].str.partition("+")[0].duplicated()]
 
 
+PAIR = "candidate − baseline"
+
+
 def differences(
     comparisons: pd.DataFrame, columns: Sequence[str] = ("verdict", "p_value", "p_adjusted", "mde")
 ) -> pd.DataFrame:
-    """Comparisons as rows to read: candidate − baseline, measure, the difference with its interval, n, then `columns`.
+    """Comparisons as rows to read: candidate − baseline, the verdict where it is among `columns`, the difference with its interval,
+    n, the other columns, measure and questions. Designated ones are numbered.
 
     One that did not run says so, and why, in place of its verdict.
     """
+    verdicts = ["verdict"] if "verdict" in columns else []
+    order = [
+        PAIR,
+        *verdicts,
+        "difference",
+        "n",
+        *(name for name in columns if name != "verdict"),
+        "measure",
+        "questions",
+    ]
     rows = []
-    for row in comparisons.to_dict("records"):
+    for number, row in enumerate(comparisons.to_dict("records"), 1):
         words = f"not run: {row['reason']}" if row["verdict"] == "not_run" else row["verdict"]
-        named = {
-            "p_value": p_text(row["p_value"]),
-            "p_adjusted": p_text(row["p_adjusted"]),
-            "mde": row["mde"],
-            "verdict": words,
-        }
         rows.append(
             {
-                "candidate − baseline": f"{row['candidate']} − {row['baseline']}",
+                PAIR: (f"{number}. " if row.get("designated") is True else "")
+                + f"{row['candidate']} − {row['baseline']}",
                 "measure": f"{row['metric']}, {row['rule']}",
                 "questions": row["origin"],
                 "difference": interval(row["delta"], row["low"], row["high"], "+.3f"),
                 "n": row["n"],
-                **{name: named[name] for name in columns},
+                "p_value": p_text(row["p_value"]),
+                "p_adjusted": p_text(row["p_adjusted"]),
+                "mde": row["mde"],
+                "verdict": words,
             }
         )
-    frame = pd.DataFrame(rows, columns=["candidate − baseline", "measure", "questions", "difference", "n", *columns])
+    frame = pd.DataFrame(rows, columns=order)
     return frame.rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
 
 
-def forest(comparisons: pd.DataFrame, *, caption: str):
-    """A forest plot of the comparisons that ran; a sentence in an empty table where none did."""
+def forest(comparisons: pd.DataFrame, *, caption: str, documents: pd.DataFrame | None = None):
+    """A forest plot of the comparisons that ran; a sentence in an empty table where none did.
+
+    documents: the same comparisons of `clusters.compare_designated`, whose intervals are drawn below.
+    """
     rows = deltas(comparisons)
     if rows.empty:
         return table(rows, "No designated comparison has figures: none was named, or none ran.")
-    return figures.forest(rows, metric="difference", reference=0.0, caption=caption)
+    if documents is not None and len(documents) == len(rows):
+        rows = rows.assign(wide_low=documents["low"].to_numpy(), wide_high=documents["high"].to_numpy())
+    return figures.paired_forest(rows, label="difference", caption=caption)
 
 
 def p_text(p: float) -> str | None:
@@ -259,16 +277,14 @@ def deltas(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Comparisons as rows of a forest plot; those that did not run have no row."""
     rows = [
         (
-            f"{number}. {row['candidate']}\n− {row['baseline']}\n{row['metric']}, {row['rule']}, {row['origin']}",
-            row["delta"],
-            row["low"],
-            row["high"],
-            row["n"],
+            f"{number}. {row['candidate']} − {row['baseline']}",
+            f"{row['metric']}, {row['rule']}, {row['origin']}",
+            *(row[name] for name in ("delta", "low", "high", "n")),
         )
         for number, row in enumerate(comparisons.to_dict("records"), 1)
         if row["n"] > 0
     ]
-    return pd.DataFrame(rows, columns=["system", "mean", "low", "high", "n"])
+    return pd.DataFrame(rows, columns=["name", "about", "mean", "low", "high", "n"])
 
 
 def present(wanted: Sequence[str], summary: pd.DataFrame) -> list[str]:
@@ -552,6 +568,390 @@ def publish_damage(
         publish(f"share__{slug(row['engine'], row['level'])}", row["share"])
 
 
+# Prices of reranking
+
+
+def unread(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `sweep.unread` to read."""
+    names = {
+        "first_stage": "first stage",
+        "depth": "candidates",
+        "reads_tokens": "reads tokens",
+        "passages_cut": "passages cut",
+    }
+    return rows.rename(columns=names | {"pairs_cut": "pairs cut"})
+
+
+def ways(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `pricing.compare_ways` to read; the first row is what the others are compared with."""
+    apart = interval(rows["delta"], rows["low"], rows["high"], "+.4f") + rows["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
+    compared, ran = rows["n"].notna(), rows["status"] == "ok"
+    return pd.DataFrame(
+        {
+            "reranker": rows["reranker"], "state": rows["status"],
+            "bytes a chunk": rows["bytes_a_chunk"].map("{:,.0f}".format).where(rows["bytes_a_chunk"].notna()),
+            "top ten in common": rows["overlap"], "score apart": rows["score_apart"],
+            "difference": apart.where(compared, ran.map({True: "reference", False: None})), "n": rows["n"].astype("Int64"),
+            "rerank ms": rows["mean_ms"], "P95": rows["p95_ms"], "samples": rows["asked"].astype("Int64"),
+        }
+    )  # fmt: skip
+
+
+def preview(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `preview.measure` to read, with the plain call's time as a multiple of each."""
+    plain = rows.groupby("shape", sort=False)["mean_ms"].transform("first")
+    spread = rows["fastest_ms"].map("{:,.0f}".format) + " to " + rows["slowest_ms"].map("{:,.0f}".format)
+    return rows[["shape", "run by", "candidates"]].assign(
+        ms=rows["mean_ms"], range_ms=spread, ms_a_candidate=rows["per_candidate_ms"], times_faster=plain / rows["mean_ms"],
+        questions=rows["questions"], weights=rows["weights"],
+    ).rename(columns=lambda name: name.replace("_", " "))  # fmt: skip
+
+
+def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
+    """What a cross-encoder would cost here, in one sentence."""
+    if rows.empty:
+        return f"No shape was previewed{f': {reason}' if reason else ''}."
+    parts = []
+    for shape, part in rows.groupby("shape", sort=False):
+        best, plain = part.loc[part["mean_ms"].idxmin()], part["mean_ms"].iloc[0]
+        parts.append(f"{shape} takes {plain:,.0f} ms in a plain call and {best['mean_ms']:,.0f} ms by {best['run by']}")
+    return f"For {rows['candidates'].iloc[0]:.0f} candidates of a question, a cross-encoder of the shape {'; '.join(parts)} (cost only)."
+
+
+def breakdown(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `depth.breakdown` to read; thin groups are marked."""
+    gain = interval(rows["gain"], rows["low"], rows["high"], "+.3f") + rows["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
+    return pd.DataFrame(
+        {
+            "questions by": rows["by"], "group": rows["group"], "n": rows["n"], "before": rows["before"], "after": rows["after"],
+            "gain": gain, "per 100 ms": rows["per_100_ms"], "note": rows["thin"].map({True: "thin: indicative only", False: ""}),
+        }
+    )  # fmt: skip
+
+
+def turning_sentence(turn) -> str:
+    """Where quality falls with depth, in one sentence. turn: of `depth.turning`."""
+    if turn is None:
+        return "No depth has a higher mean than the deepest."
+    change = f"{minus(format(turn.delta, '+.3f'))} ({span(turn.low, turn.high, '+.3f')})"
+    sure = "" if turn.high < 0 else ", which is not separated from no change"
+    return f"The mean is highest with {turn.baseline} candidates; from there to {turn.candidate} it changes by {change}{sure}."
+
+
+def repeats_sentence(totals: pd.DataFrame, runs: pd.DataFrame, repeats: int) -> str:
+    """What asking again showed, in one sentence. totals: rows of `stats.latency_table` with phase total."""
+    broke = int(runs["reason"].astype(str).str.contains("other hits than at first").sum())
+    same = (
+        "every repeat gave the same hits, so quality has no spread"
+        if not broke
+        else f"{broke} system(s) answered otherwise and are failed"
+    )
+    if repeats < 2 or totals.empty:
+        return f"Each timed question was asked once more after its hits were kept, and {same}; one repeat shows no spread of the clock."
+    ratio = totals["slowest_repeat_ms"] / totals["fastest_repeat_ms"]
+    return (
+        f"Each timed question was asked {repeats} times after its hits were kept, and {same}; the mean of a system's slowest repeat is "
+        f"{ratio.median():.2f} times that of its fastest in the middle system, {ratio.max():.2f} times at most."
+    )
+
+
+# Statistics: tests, documents, margins, slices, ranks, a recommendation
+
+
+def side_by_side(comparisons: pd.DataFrame, effect: float) -> pd.DataFrame:
+    """The tests of every comparison that ran beside each other, and the questions it would take to show `effect`."""
+    numbers = pd.Series(range(1, len(comparisons) + 1), index=comparisons.index)
+    ran = comparisons[comparisons["n"] > 0]
+    sd = ran["mde"] * ran["n"] ** 0.5 / 2.8
+    needed = pd.array([stats.questions_needed(one, effect) for one in sd], dtype="Int64")
+    return pd.DataFrame(
+        {
+            PAIR: _numbered(ran, numbers[ran.index]), "p": ran["p_value"].map(p_text), "p (t)": ran["p_t"].map(p_text),
+            "agree": ran["tests_disagree"].map({True: "NO", False: "yes"}), "test": ran["test"], "n": ran["n"],
+            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "questions needed": needed,
+        }
+    )  # fmt: skip
+
+
+def _numbered(rows: pd.DataFrame, numbers: pd.Series) -> pd.Series:
+    return numbers.astype(str) + ". " + rows["candidate"] + " − " + rows["baseline"]
+
+
+def agreement(comparisons: pd.DataFrame) -> str:
+    """In how many comparisons t and permutation test say different things."""
+    ran = comparisons[comparisons["n"] > 0]
+    apart = int(ran["tests_disagree"].sum())
+    if not len(ran):
+        return "There is no test to compare."
+    if not apart:
+        return "Student's t and the permutation test agree on which side of the level each comparison falls."
+    where = "fall on different sides of the level: too close to call."
+    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test {where}"
+
+
+def clustered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `clusters.compare_designated` to read."""
+    return pd.DataFrame(
+        {
+            PAIR: _numbered(rows, rows["number"]), "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "p": rows["p_value"].map(p_text), "n": rows["n"], "documents": rows["clusters"],
+            "design effect": rows["design_effect"].map("{:.2f}".format).replace("nan", figures.DASH),
+            "effective n": rows["n_effective"].map("{:.0f}".format).replace("nan", figures.DASH), "would help": rows["advice"],
+        }
+    )  # fmt: skip
+
+
+def advised(rows: pd.DataFrame) -> str:
+    """What the words of the last column mean, for its caption; those that occur."""
+    words = [word for word in clusters.ADVICE if word in set(rows["advice"])]
+    return " ".join(f"{word.capitalize()}: {clusters.ADVICE[word]}." for word in words)
+
+
+def clustered_sentence(rows: pd.DataFrame, across: int) -> str:
+    """How far documents change the picture, in words."""
+    known = rows.dropna(subset=["design_effect"])
+    if known.empty:
+        return "There are too few documents, or no comparison that varies, to say what shared documents cost."
+    effects, fewest = known["design_effect"], int(known["clusters"].min())
+    flips = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
+    said = f"The design effect lies between {effects.min():.2f} and {effects.max():.2f}; with documents resampled {flips} of {len(known)} "
+    said += f"intervals hold zero. {across} questions have evidence in several documents."
+    if fewest < clusters.FEW_CLUSTERS:
+        said += f" {fewest} documents are few: such intervals tend to be too narrow, and the design effect itself is uncertain."
+    return said
+
+
+def claims(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `equivalence.claims` to read; one that did not run says why."""
+    words = rows["verdict"].where(rows["verdict"] != "not_run", "not run: " + rows["reason"].fillna(""))
+    frame = pd.DataFrame(
+        {
+            "claimed": rows["candidate"] + " is as good as " + rows["baseline"],
+            "measure": rows["metric"] + ", " + rows["rule"], "questions": rows["origin"],
+            "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "margin": rows["margin"], "n": rows["n"],
+            "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
+            "questions needed": _if_open(rows),
+        }
+    )  # fmt: skip
+    return frame
+
+
+def _if_open(rows: pd.DataFrame) -> pd.Series:
+    """How many questions a claim would take, where it is neither shown nor refuted."""
+    return rows["needed"].where(rows["verdict"].isin(["not shown", "tests disagree"])).astype("Int64")
+
+
+def slices(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `stats.slices` to read."""
+    return pd.DataFrame(
+        {
+            "cut": rows["cut"], "slice": rows["slice"], "verdict": rows["verdict"],
+            "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"), "n": rows["n"],
+            "p": rows["p_value"].map(p_text), "p (BH)": rows["p_adjusted"].map(p_text),
+        }
+    )  # fmt: skip
+
+
+def leaderboard(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `ranking.ranks` to read: ranges as "1 to 4"."""
+    ends = {"ranks": ("rank_low", "rank_high"), "resampled": ("band_low", "band_high")}
+    texts = {name: rows[low].astype(str) + " to " + rows[high].astype(str) for name, (low, high) in ends.items()}
+    return pd.DataFrame(
+        {
+            "system": rows["system"], "mean": interval(rows["mean"], rows["low"], rows["high"]), "ranks not ruled out": texts["ranks"],
+            "tie group": rows["group"], "ranks in 95 % of resamples": texts["resampled"], "first in": rows["p_first"].map("{:.0%}".format),
+        }
+    )  # fmt: skip
+
+
+def optimism_sentence(found, metric: str) -> str:
+    """What the best reported, and what to expect of it."""
+    if found.systems < 2:
+        return "There is one system, so nothing was chosen and no luck is in its mean."
+    return (
+        f"The best of {found.systems} systems, {found.system}, reported {found.reported:.3f} {metric}; after taking away what choosing the "
+        f"best of them gained on these {found.n} questions, expect {found.expected:.3f}."
+    )
+
+
+def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
+    """What the system chosen on one part of the questions is worth on the other."""
+    if rows.empty:
+        return f"The gold set has no two parts of at least {few} scored questions each, so nothing could be held out."
+    dev, other = rows.to_dict("records")
+    return (
+        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there "
+        f"and {interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
+        "questions, so their means differ by more than luck in choosing."
+    )
+
+
+def considered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of a recommendation to read, cheapest first."""
+    return pd.DataFrame(
+        {
+            "system": rows["system"], "verdict": rows["verdict"], "P95 ms": rows["p95_ms"].map("{:.1f}".format), "mean": rows["mean"],
+            "minus best [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "p as good (Holm)": rows["p_as_good"].map(p_text),
+            "questions needed": _if_open(rows),
+        }
+    )  # fmt: skip
+
+
+def board(panel, price: pd.DataFrame) -> pd.DataFrame:
+    """What a leaderboard is made of, in counts."""
+    timed = int(price["system"].isin(panel.systems).sum())
+    counts = {
+        "systems": len(panel.systems),
+        "with a latency": timed,
+        "questions": len(panel.query_ids),
+        "left out": panel.left_out,
+    }
+    return pd.DataFrame({"what": list(counts), "count": list(counts.values())})
+
+
+def first_sentence(rows: pd.DataFrame) -> str:
+    """How many systems may be first, and how far the tests part the table."""
+    first = int((rows["rank_low"] == 1).sum())
+    if len(rows) < 2:
+        return "There is one system, so there is nothing to part."
+    groups = int(rows["group"].max())
+    parted = f"They fall into {groups} tie groups." if groups > 1 else "They are one tie group."
+    return f"For {first} of {len(rows)} systems the first rank is not ruled out. {parted}"
+
+
+def tied(panel, price: pd.DataFrame, **draws) -> tuple[str, int]:
+    """The pick of `recommend.cheapest_tied` and how many it calls tied; "none" where no latency was measured."""
+    rows = recommend.against_best(panel, price, **draws)
+    if rows.empty:
+        return "none, since no latency was measured", 0
+    pick, names = recommend.cheapest_tied(rows)
+    return pick, len(names)
+
+
+def held_out(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `ranking.held_out` to read."""
+    means = interval(rows["mean"], rows["low"], rows["high"])
+    return pd.DataFrame({"questions": rows["questions"], "system": rows["system"], "mean": means, "n": rows["n"]})
+
+
+def by_chunker(
+    summary: pd.DataFrame, characters: pd.DataFrame, lost: pd.DataFrame, runs: pd.DataFrame, rule: str, metric: str
+) -> pd.DataFrame:
+    """Every engine with each chunker below one another: evidence that no chunk holds, the shares in characters, one metric.
+
+    summary, characters: `stats.summary` under rules and in characters. lost: `grading.evidence_lost`.
+    """
+    names = list(dict.fromkeys(characters["metric"]))
+    rows = wide(characters, "characters", names).drop(columns="unreachable")
+    rows = rows.merge(wide(summary, rule, [metric])[["system", metric]], on="system", how="left")
+    rows = rows.merge(runs[["system", "chunker", "retriever", "model", "chunks"]], on="system").merge(
+        lost, on="chunker"
+    )
+    rows["evidence in no chunk"] = [f"{one} of {all_}" for one, all_ in zip(rows["lost"], rows["pieces"], strict=True)]
+    rows = rows.sort_values(["retriever", "model"], kind="stable", key=lambda column: column.map(_first(column)))
+    return rows[["system", "chunks", "evidence in no chunk", *names, metric, "n"]].astype({"chunks": "Int64"})
+
+
+def _first(column: pd.Series) -> dict:
+    """Place of each value's first occurrence."""
+    return {value: place for place, value in enumerate(dict.fromkeys(column))}
+
+
+def approximations(recalls: pd.DataFrame, prices: pd.DataFrame) -> pd.DataFrame:
+    """What `sweep.approximation` measured: a row a graph, recall with intervals beside what it costs and saves."""
+    names = list(dict.fromkeys(recalls["metric"]))
+    rows = wide(stats.summary(recalls), "exact", names).drop(columns="unreachable")
+    rows = rows.merge(prices, on="system").rename(columns={"n": "questions"})
+    return rows[["system", "chunks", *names, "questions", "build_seconds", "approximate_ms", "exact_ms"]]
+
+
+ENCODE = dict.fromkeys(("encode ms", "encode ms in full"), ".1f")
+
+
+def precisions(
+    pairs: list[tuple[str, str]], shared: pd.DataFrame, scores: pd.DataFrame, latency: pd.DataFrame, rule: str, metric: str, origin: str
+) -> pd.DataFrame:  # fmt: skip
+    """Systems in lower precision beside those in full: hits they share, what the metric loses (paired), milliseconds of the encoder.
+
+    pairs: (full, low) by name. shared: `sweep.overlaps`. scores: `scores.csv`. latency: `stats.latency_table`, of one run with both.
+    """
+    names = dict.fromkeys(shared["metric"])
+    hits = wide(stats.summary(shared), "hits", list(names)).set_index("system")
+    compared = stats.compare_designated(scores, [(metric, rule, *pair) for pair in pairs], origin)
+    encode, rows = latency[latency["phase"] == "encode"].set_index("system")["mean_ms"], []
+    for (full, low), row in zip(pairs, compared.to_dict("records"), strict=True):
+        rows.append({
+            "system": low, "beside": full, **{name: hits[name].get(low) for name in names},
+            f"{metric} lost or gained": interval(row["delta"], row["low"], row["high"], "+.3f"), "n": row["n"],
+            "encode ms": encode.get(low), "encode ms in full": encode.get(full),
+        })  # fmt: skip
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *ENCODE])
+
+
+# Simulation
+
+
+def rates(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Simulated rates as "4.9% [4.4%, 5.5%]" with their Monte-Carlo error, and where several comparisons are one, the range over them."""
+    frame = rows[list(names)].copy()
+    frame["rate"] = interval(rows["rate"], rows["low"], rows["high"], ".1%")
+    if "lowest" in rows:
+        ends = zip(rows["lowest"], rows["highest"], rows["comparisons"], strict=True)
+        frame["of single ones"] = [span(low, high, ".1%", DASH) if n > 1 else DASH for low, high, n in ends]
+        frame["comparisons"] = rows["comparisons"]
+    return frame.assign(simulations=rows["simulations"])
+
+
+def power_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """`simulation.power_at_mde`: a row a comparison, its MDE, and how often the permutation test finds it in each of the two ways."""
+    own = rows[rows["test"] == "sign-flip permutation"]
+    cells = own.assign(text=interval(own["rate"], own["low"], own["high"], ".0%"))
+    wide = cells.pivot(index="name", columns="way", values="text")
+    wide = wide.reindex(index=dict.fromkeys(own["name"]), columns=["shifted", "signs by coin"])
+    first = own.drop_duplicates("name").set_index("name")[["n", "mde"]]
+    return first.join(wide).rename_axis(columns=None, index="comparison").reset_index()
+
+
+def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: int) -> str:
+    """What the simulations found, in a few sentences; that there was nothing to draw from, where that is so."""
+    if not n_pairs:
+        return "No comparison of this study could be made, so there is nothing to draw samples from."
+    held = coverage.set_index("of")["rate"]
+    tests = level.set_index(["null", "test"])["rate"]
+    rules = called.set_index(["of", "rule"])["rate"]
+    shifted, coin = (
+        at_mde[(at_mde["way"] == way) & (at_mde["test"] == "sign-flip permutation")]["rate"]
+        for way in ("shifted", "signs by coin")
+    )
+    verdict = [tests[null, "verdict"] for null in ("signs by coin", "centred")]
+    with_holm, without = (
+        rules["family", rule] for rule in ("verdict (Holm and interval)", "each at the level by itself")
+    )
+    sides = f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides" if len(coin) else ""
+    parts = [
+        f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
+        f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
+        f"of {alpha:.0%}, that on a family of {n_pairs} {with_holm:.1%} with Holm's correction and {without:.1%} without, and the gate "
+        f"fails {rules['gate', 'both: the gate fails']:.1%}.",
+        f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
+        f"when every question shifts by as much{sides}.",
+    ]
+    return " ".join(parts)
+
+
+def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
+    """Glues every pooled rate of the simulation under the slug of what it is the rate of."""
+    for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
+        for row in rows.dropna(subset=["rate"]).to_dict("records"):
+            publish(slug(*(row[name] for name in names)), row["rate"])
+
+
 # Abstention
 
 
@@ -634,6 +1034,108 @@ def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
     return f"Of the thresholds {bound}: {'; '.join(parts)}."
 
 
+# Labels and their holes
+
+
+def label_rows(before: pd.DataFrame, after: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """`holes.by_system` of one metric, of the gold set alone and with what was judged since, one row a system."""
+    one, two = (frame[frame["metric"] == metric].set_index("system") for frame in (before, after))
+    rows = pd.DataFrame(index=two.index)
+    rows["n"] = two["n"]
+    rows["judged, gold alone"], rows["judged now"] = (
+        one["judged"].map("{:.1%}".format),
+        two["judged"].map("{:.1%}".format),
+    )
+    rows[f"{metric}, gold alone"], rows[f"{metric} now"] = one["plain"], two["plain"]
+    rows["worst case"], rows["best case"], rows["condensed"] = two["low"], two["high"], two["condensed"]
+    return rows.reset_index()
+
+
+def robust_rows(after: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """`holes.by_system`: every metric plain, and condensed where the whole name allows it, one row a system."""
+    rows = after.drop_duplicates("system")[["system", "n"]].set_index("system")
+    for name in names:
+        own = after[after["metric"] == name].set_index("system")
+        rows[name] = own["plain"]
+        if name not in ("bpref", "infap"):
+            rows[f"{name}, condensed"] = own["condensed"]
+    return rows.reset_index()
+
+
+def flip_rows(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """`holes.comparison_table` of the gold set alone and with what was judged since, one row a comparison."""
+    measure = after["metric"] + ", " + after["rule"] + ", " + after["origin"]
+    ends = [
+        minus(f"{low:+.3f} to {high:+.3f}") if n else None
+        for low, high, n in zip(after["low"], after["high"], after["n"], strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "candidate − baseline": after["candidate"] + " − " + after["baseline"], "measure": measure, "n": after["n"],
+            "difference, gold alone": before["delta"].map(_signed), "order, gold alone": before["flips"],
+            "difference now": after["delta"].map(_signed), "it could be": ends, "order now": after["flips"],
+            "open hits": after["open"], "answers that suffice": after["answers"].map(lambda count: None if pd.isna(count) else f"{count}"),
+        }
+    )  # fmt: skip
+
+
+def _signed(value: float) -> str | None:
+    return None if pd.isna(value) else minus(f"{value:+.3f}")
+
+
+def worklist_rows(worklist: pd.DataFrame, count: int, most: int = 400) -> pd.DataFrame:
+    """The first rows of a worklist to read: question, the text of the hit (cut short), where it stands, and what hangs on it."""
+    rows = worklist.head(count)
+    texts = rows["text"].map(lambda text: " ".join(text.split()))
+    shown = texts.where(texts.str.len() <= most, texts.str[:most] + " …")
+    return pd.DataFrame(
+        {
+            "query_id": rows["query_id"], "question": rows["question"], "text of the hit": shown, "span": rows["span"],
+            "influence": rows["influence"], "comparisons": rows["comparisons"], "systems": rows["systems"],
+        }
+    )  # fmt: skip
+
+
+def judged_sentence(rows: pd.DataFrame, metric: str, cut: int) -> str:
+    """How much of the top the best system's hits are judged, and between what its score lies."""
+    own = rows[(rows["metric"] == metric) & rows["plain"].notna()]
+    if own.empty:
+        return "No question here has a value, so there is nothing that a judgement could change."
+    best = own.loc[own["plain"].idxmax()]
+    ends = (
+        ""
+        if pd.isna(best["low"])
+        else f" Its {metric} of {best['plain']:.2f} could be anything from {best['low']:.2f} to {best['high']:.2f}."
+    )
+    return f"Of the first {cut} hits of {best['system']}, somebody judged {best['judged']:.0%}; the others count as misses.{ends}"
+
+
+def flip_sentence(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    """How many comparisons the holes leave open, before and after hits were judged."""
+    if not (after["n"] > 0).any():
+        return "No designated comparison has figures."
+    counts = [int(frame["flips"].isin(["can flip", "may flip"]).sum()) for frame in (before, after)]
+    held = int((after["flips"] == "cannot flip").sum())
+    known = int((after["n"] > 0).sum())
+    turned = f"open hits could turn {counts[1]} round ({counts[0]} by the gold set alone)"
+    return f"Of {known} designated comparisons, {turned}; {held} stand whatever they hold."
+
+
+def arm_rows(rows: pd.DataFrame, metrics: Sequence[str], headline: str) -> pd.DataFrame:
+    """`arms.table` to read: a row an arm, each metric with its interval, the paired difference of the headline metric to the engine."""
+    if rows.empty:
+        return pd.DataFrame(columns=["arm", "system"])
+    text = rows.assign(text=interval(rows["mean"], rows["low"], rows["high"], ".3f"))
+    cells = text.pivot(index=["arm", "system"], columns="metric", values="text")[list(dict.fromkeys(metrics))]
+    own = rows[rows["metric"] == headline].set_index(["arm", "system"])
+    apart = interval(own["delta"], own["delta_low"], own["delta_high"], "+.2f").where(
+        own["differing"] > 0, "0, everywhere"
+    )
+    whole = cells.reindex(own.index).rename_axis(columns=None)
+    whole[f"difference in {headline}"] = apart.where(own.index.get_level_values("arm") != "engine", DASH)
+    return whole.assign(n=own["n"]).reset_index()
+
+
 # Groundedness
 
 
@@ -697,7 +1199,7 @@ def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
     )
 
 
-def publish_rates(rates: pd.DataFrame, corrected: pd.DataFrame) -> None:
+def publish_groundedness(rates: pd.DataFrame, corrected: pd.DataFrame) -> None:
     """Glues value, interval and count of every rate that is defined, and its corrected interval where there is one."""
     for row in rates[rates["n"] > 0].to_dict("records"):
         publish(f"{row['rate']}__value", row["value"])
