@@ -1134,3 +1134,77 @@ def arm_rows(rows: pd.DataFrame, metrics: Sequence[str], headline: str) -> pd.Da
     whole = cells.reindex(own.index).rename_axis(columns=None)
     whole[f"difference in {headline}"] = apart.where(own.index.get_level_values("arm") != "engine", DASH)
     return whole.assign(n=own["n"]).reset_index()
+
+
+# Groundedness
+
+
+def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.rates` to read, each with its denominator."""
+    frame = rates[["generator", "judge", "origin", "population"]].copy()
+    frame["rate"] = rates["rate"].str.replace("_", " ")
+    frame["value"] = interval(rates["value"], rates["low"], rates["high"])
+    frame["count"] = [f"{count} of {n}" for count, n in zip(rates["count"], rates["n"], strict=True)]
+    return frame.assign(over=rates["over"])
+
+
+def judge_errors(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.confusion` to read."""
+    frame = rows[["verdict", "both yes", "judge yes", "person yes", "both no", "n", "agreement"]]
+    frame = frame.rename(columns={"judge yes": "only judge yes", "person yes": "only person yes"})
+    return frame.assign(
+        kappa=interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"]), **{"base rate": rows["base rate"]}
+    )
+
+
+def corrected(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.corrected` to read."""
+    frame = rows[["rate", "population"]].assign(rate=rows["rate"].str.replace("_", " "))
+    frame["as judged"] = [f"{count} of {n}" for count, n in zip(rows["count"], rows["n"], strict=True)]
+    frame["judged rate"] = rows["as judged"]
+    for name, title in (("powered", "prediction-powered"), ("rogan_gladen", "Rogan–Gladen")):
+        frame[title] = interval(rows[name], rows[f"{name}_low"], rows[f"{name}_high"])
+    return frame.assign(labels=rows["labels"])
+
+
+def groundedness_sentence(rates: pd.DataFrame, origin: str) -> str:
+    """Both directions of error in one sentence, each over its own questions."""
+    by = rates.set_index("rate")
+    part = lambda name: f"{by.loc[name, 'count']} of {by.loc[name, 'n']}"
+    said = f"Of {origin} questions whose span was retrieved it answers {part('answered_when_retrieved')}"
+    said += f" and, as judged, {part('correct_when_answered')} of these answers are right; it declines"
+    said += f" {part('abstained_when_not_retrieved')} whose span was not retrieved"
+    unasked = not by.loc["answered_when_unanswerable", "n"]
+    return said + ("." if unasked else f", and answers {part('answered_when_unanswerable')} that have no answer.")
+
+
+def corrected_sentence(rows: pd.DataFrame) -> str:
+    """The headline rate corrected by the labels, or that there are none."""
+    row = rows.set_index("rate").loc["correct_when_answered"]
+    if pd.isna(row["powered"]):
+        return "No answer of it was labelled by hand, so the judge's errors are not known."
+    return (
+        f"Corrected by {row['labels']} labels that a person gave, {row['powered']:.0%} of its answers to retrieved questions are right "
+        f"({row['powered_low']:.0%} to {row['powered_high']:.0%}); as judged, {row['as judged']:.0%}."
+    )
+
+
+def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
+    """How many labels there are and how many speak of answers that are no longer given."""
+    given = int(labels[["supported", "answers_question"]].notna().any(axis=1).sum()) if len(labels) else 0
+    if not given:
+        return "Nobody has labelled these answers yet: rates stand as judged, and the errors in them are not known."
+    return f"{given} answers are labelled" + (
+        f"; {stale} of these labels speak of answers that are no longer given." if stale else "."
+    )
+
+
+def publish_rates(rates: pd.DataFrame, corrected: pd.DataFrame) -> None:
+    """Glues value, interval and count of every rate that is defined, and its corrected interval where there is one."""
+    for row in rates[rates["n"] > 0].to_dict("records"):
+        publish(f"{row['rate']}__value", row["value"])
+        publish(f"{row['rate']}__interval", span(row["low"], row["high"]))
+        publish(f"{row['rate']}__count", f"{row['count']} of {row['n']}")
+    for row in corrected[corrected["powered"].notna()].to_dict("records"):
+        publish(f"{row['rate']}__corrected", f"{row['powered']:.2f}")
+        publish(f"{row['rate']}__corrected_interval", span(row["powered_low"], row["powered_high"]))
