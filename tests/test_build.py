@@ -29,7 +29,16 @@ def changed(before, after):
     return [name for name in before if before[name] != after[name]]
 
 
-ALL = ["10_ingest", "20_gold", "30_sweep", "40_rerank", "50_statistics", "52_ranking", "60_abstention", "65_groundedness"]
+ALL = [
+    "10_ingest",
+    "20_gold",
+    "30_sweep",
+    "40_rerank",
+    "50_statistics",
+    "52_ranking",
+    "60_abstention",
+    "65_groundedness",
+]
 
 
 def test_a_parameter_changes_what_depends_on_it_and_nothing_else(project):
@@ -37,7 +46,13 @@ def test_a_parameter_changes_what_depends_on_it_and_nothing_else(project):
     edit(project / "params/toy/60_abstention.yml", show=3)
     assert changed(before, keys(project)) == ["60_abstention"]
     edit(project / "params/toy/30_sweep.yml", repeats=1)
-    assert changed(before, keys(project)) == ["30_sweep", "50_statistics", "52_ranking", "60_abstention", "65_groundedness"]
+    assert changed(before, keys(project)) == [
+        "30_sweep",
+        "50_statistics",
+        "52_ranking",
+        "60_abstention",
+        "65_groundedness",
+    ]
     edit(project / "params/toy/10_ingest.yml", language="tr")
     assert changed(before, keys(project)) == ALL
 

@@ -945,7 +945,7 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
     return " ".join(parts)
 
 
-def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
+def publish_simulated(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
     """Glues every pooled rate of the simulation under the slug of what it is the rate of."""
     for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
         for row in rows.dropna(subset=["rate"]).to_dict("records"):
