@@ -39,7 +39,7 @@ COLUMNS = {
 TEXTS = (
     "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
-    "note", "notebook", "reading", "engine", "base", "level", "document", "state", "family", "source", "flips",
+    "note", "notebook", "reading", "engine", "base", "level", "document", "state", "family", "source", "flips", "test",
 )  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 
