@@ -38,8 +38,8 @@ COLUMNS = {
 TEXTS = (
     "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
-    "note", "notebook", "reading", "engine", "base", "level", "document", "state", "arm", "of", "name", "kind", "null", "test", "way", "study",
-    "claim", "what", "counted", "why", "reported by the source", "computed here from that",
+    "note", "notebook", "reading", "engine", "base", "level", "document", "state", "arm", "of", "name", "kind", "null", "test", "way",
+    "study", "claim", "what", "counted", "why", "reported by the source", "computed here from that",
 )  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 

@@ -641,7 +641,8 @@ def agreement(comparisons: pd.DataFrame) -> str:
         return "There is no test to compare."
     if not apart:
         return "Student's t and the permutation test agree on which side of the level each comparison falls."
-    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test fall on different sides of the level: too close to call."
+    sides = "fall on different sides of the level: too close to call."
+    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test {sides}"
 
 
 def clustered(rows: pd.DataFrame) -> pd.DataFrame:
@@ -721,7 +722,8 @@ def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
         return f"The gold set has no two parts of at least {few} scored questions each, so nothing could be held out."
     dev, other = rows.to_dict("records")
     return (
-        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there and "
+        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has "
+        f"{interval(dev['mean'], dev['low'], dev['high'])} there and "
         f"{interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
         "questions, so their means differ by more than luck in choosing."
     )
@@ -867,8 +869,8 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
     parts = [
         f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
         f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
-        f"of {alpha:.0%}, that on a family of {n_pairs} {with_holm:.1%} with Holm's correction and {without:.1%} without, and the gate "
-        f"fails {rules['gate', 'both: the gate fails']:.1%}.",
+        f"of {alpha:.0%}. A family of size {n_pairs} calls something out in {with_holm:.1%} of the samples with Holm's correction and in "
+        f"{without:.1%} without, and the gate fails in {rules['gate', 'both: the gate fails']:.1%}.",
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
         f"when every question shifts by as much{sides}.",
     ]
