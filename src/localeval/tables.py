@@ -38,7 +38,8 @@ COLUMNS = {
 TEXTS = (
     "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
-    "note", "notebook", "reading", "engine", "base", "level", "document", "state",
+    "note", "notebook", "reading", "engine", "base", "level", "document", "state", "test", "cut", "slice",
+    "advice",
 )  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 
