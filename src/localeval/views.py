@@ -9,7 +9,7 @@ from itertools import product
 import pandas as pd
 
 from localeval import clusters, figures, recommend, stats
-from localeval.figures import interval, minus
+from localeval.figures import DASH, interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
@@ -620,6 +620,45 @@ def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
     return f"For {rows['candidates'].iloc[0]:.0f} candidates of a question, a cross-encoder of the shape {'; '.join(parts)} (cost only)."
 
 
+def breakdown(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `depth.breakdown` to read; thin groups are marked."""
+    gain = interval(rows["gain"], rows["low"], rows["high"], "+.3f") + rows["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
+    return pd.DataFrame(
+        {
+            "questions by": rows["by"], "group": rows["group"], "n": rows["n"], "before": rows["before"], "after": rows["after"],
+            "gain": gain, "per 100 ms": rows["per_100_ms"], "note": rows["thin"].map({True: "thin: indicative only", False: ""}),
+        }
+    )  # fmt: skip
+
+
+def turning_sentence(turn) -> str:
+    """Where quality falls with depth, in one sentence. turn: of `depth.turning`."""
+    if turn is None:
+        return "No depth has a higher mean than the deepest."
+    change = f"{minus(format(turn.delta, '+.3f'))} ({span(turn.low, turn.high, '+.3f')})"
+    sure = "" if turn.high < 0 else ", which is not separated from no change"
+    return f"The mean is highest with {turn.baseline} candidates; from there to {turn.candidate} it changes by {change}{sure}."
+
+
+def repeats_sentence(totals: pd.DataFrame, runs: pd.DataFrame, repeats: int) -> str:
+    """What asking again showed, in one sentence. totals: rows of `stats.latency_table` with phase total."""
+    broke = int(runs["reason"].astype(str).str.contains("other hits than at first").sum())
+    same = (
+        "every repeat gave the same hits, so quality has no spread"
+        if not broke
+        else f"{broke} system(s) answered otherwise and are failed"
+    )
+    if repeats < 2 or totals.empty:
+        return f"Each timed question was asked once more after its hits were kept, and {same}; one repeat shows no spread of the clock."
+    ratio = totals["slowest_repeat_ms"] / totals["fastest_repeat_ms"]
+    return (
+        f"Each timed question was asked {repeats} times after its hits were kept, and {same}; the mean of a system's slowest repeat is "
+        f"{ratio.median():.2f} times that of its fastest in the middle system, {ratio.max():.2f} times at most."
+    )
+
+
 # Statistics: tests, documents, margins, slices, ranks, a recommendation
 
 
@@ -829,27 +868,27 @@ def approximations(recalls: pd.DataFrame, prices: pd.DataFrame) -> pd.DataFrame:
     return rows[["system", "chunks", *names, "questions", "build_seconds", "approximate_ms", "exact_ms"]]
 
 
-EMBEDDING = dict.fromkeys(("embedding s", "embedding s in full"), ".1f")
+ENCODE = dict.fromkeys(("encode ms", "encode ms in full"), ".1f")
 
 
 def precisions(
-    pairs: list[tuple[str, str]], shared: pd.DataFrame, scores: pd.DataFrame, runs: pd.DataFrame, rule: str, metric: str, origin: str
+    pairs: list[tuple[str, str]], shared: pd.DataFrame, scores: pd.DataFrame, latency: pd.DataFrame, rule: str, metric: str, origin: str
 ) -> pd.DataFrame:  # fmt: skip
-    """Systems in lower precision beside those in full: hits they share, what the metric loses (paired), seconds of the vectors.
+    """Systems in lower precision beside those in full: hits they share, what the metric loses (paired), milliseconds of the encoder.
 
-    pairs: (full, low) by name. shared: `sweep.overlaps`. scores: `scores.csv`.
+    pairs: (full, low) by name. shared: `sweep.overlaps`. scores: `scores.csv`. latency: `stats.latency_table`, of one run with both.
     """
     names = dict.fromkeys(shared["metric"])
     hits = wide(stats.summary(shared), "hits", list(names)).set_index("system")
     compared = stats.compare_designated(scores, [(metric, rule, *pair) for pair in pairs], origin)
-    seconds, rows = runs.set_index("system")["vector_seconds"] if len(pairs) else {}, []
+    encode, rows = latency[latency["phase"] == "encode"].set_index("system")["mean_ms"], []
     for (full, low), row in zip(pairs, compared.to_dict("records"), strict=True):
         rows.append({
             "system": low, "beside": full, **{name: hits[name].get(low) for name in names},
             f"{metric} lost or gained": interval(row["delta"], row["low"], row["high"], "+.3f"), "n": row["n"],
-            "embedding s": seconds[low], "embedding s in full": seconds[full],
+            "encode ms": encode.get(low), "encode ms in full": encode.get(full),
         })  # fmt: skip
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *EMBEDDING])
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["system", "beside", *ENCODE])
 
 
 # Simulation
@@ -860,8 +899,8 @@ def rates(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     frame = rows[list(names)].copy()
     frame["rate"] = interval(rows["rate"], rows["low"], rows["high"], ".1%")
     if "lowest" in rows:
-        ends = zip(rows["lowest"], rows["highest"], strict=True)
-        frame["of single ones"] = [span(low, high, ".1%", "not defined") for low, high in ends]
+        ends = zip(rows["lowest"], rows["highest"], rows["comparisons"], strict=True)
+        frame["of single ones"] = [span(low, high, ".1%", DASH) if n > 1 else DASH for low, high, n in ends]
         frame["comparisons"] = rows["comparisons"]
     return frame.assign(simulations=rows["simulations"])
 
@@ -887,24 +926,23 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
         at_mde[(at_mde["way"] == way) & (at_mde["test"] == "sign-flip permutation")]["rate"]
         for way in ("shifted", "signs by coin")
     )
-    verdict = [tests[null, "verdict (permutation and interval)"] for null in ("signs by coin", "centred")]
+    verdict = [tests[null, "verdict"] for null in ("signs by coin", "centred")]
+    with_holm, without = (
+        rules["family", rule] for rule in ("verdict (Holm and interval)", "each at the level by itself")
+    )
+    sides = f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides" if len(coin) else ""
     parts = [
         f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
-        f"Where nothing differs, the verdict of one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the "
-        f"time at a level of {alpha:.0%}, the family of {n_pairs} {rules['family', 'verdict (Holm and interval)']:.1%} with Holm's "
-        f"correction and {rules['family', 'each at the level by itself']:.1%} without, and the gate {rules['gate', 'both: the gate']:.1%}.",
+        f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
+        f"of {alpha:.0%}, that on a family of {n_pairs} {with_holm:.1%} with Holm's correction and {without:.1%} without, and the gate "
+        f"fails {rules['gate', 'both: the gate fails']:.1%}.",
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
-        f"when every question shifts by as much"
-        + (
-            f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides."
-            if len(coin)
-            else "."
-        ),
+        f"when every question shifts by as much{sides}.",
     ]
     return " ".join(parts)
 
 
-def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
+def publish_simulated(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
     """Glues every pooled rate of the simulation under the slug of what it is the rate of."""
     for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
         for row in rows.dropna(subset=["rate"]).to_dict("records"):
@@ -991,3 +1029,179 @@ def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
         )
     bound = f"with a risk certified to be at most {allowed:.0%} (error {error:.0%})"
     return f"Of the thresholds {bound}: {'; '.join(parts)}."
+
+
+# Labels and their holes
+
+
+def label_rows(before: pd.DataFrame, after: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """`holes.by_system` of one metric, of the gold set alone and with what was judged since, one row a system."""
+    one, two = (frame[frame["metric"] == metric].set_index("system") for frame in (before, after))
+    rows = pd.DataFrame(index=two.index)
+    rows["n"] = two["n"]
+    rows["judged, gold alone"], rows["judged now"] = (
+        one["judged"].map("{:.1%}".format),
+        two["judged"].map("{:.1%}".format),
+    )
+    rows[f"{metric}, gold alone"], rows[f"{metric} now"] = one["plain"], two["plain"]
+    rows["worst case"], rows["best case"], rows["condensed"] = two["low"], two["high"], two["condensed"]
+    return rows.reset_index()
+
+
+def robust_rows(after: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """`holes.by_system`: every metric plain, and condensed where the whole name allows it, one row a system."""
+    rows = after.drop_duplicates("system")[["system", "n"]].set_index("system")
+    for name in names:
+        own = after[after["metric"] == name].set_index("system")
+        rows[name] = own["plain"]
+        if name not in ("bpref", "infap"):
+            rows[f"{name}, condensed"] = own["condensed"]
+    return rows.reset_index()
+
+
+def flip_rows(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """`holes.comparison_table` of the gold set alone and with what was judged since, one row a comparison."""
+    measure = after["metric"] + ", " + after["rule"] + ", " + after["origin"]
+    ends = [
+        minus(f"{low:+.3f} to {high:+.3f}") if n else None
+        for low, high, n in zip(after["low"], after["high"], after["n"], strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "candidate − baseline": after["candidate"] + " − " + after["baseline"], "measure": measure, "n": after["n"],
+            "difference, gold alone": before["delta"].map(_signed), "order, gold alone": before["flips"],
+            "difference now": after["delta"].map(_signed), "it could be": ends, "order now": after["flips"],
+            "open hits": after["open"], "answers that suffice": after["answers"].map(lambda count: None if pd.isna(count) else f"{count}"),
+        }
+    )  # fmt: skip
+
+
+def _signed(value: float) -> str | None:
+    return None if pd.isna(value) else minus(f"{value:+.3f}")
+
+
+def worklist_rows(worklist: pd.DataFrame, count: int, most: int = 400) -> pd.DataFrame:
+    """The first rows of a worklist to read: question, the text of the hit (cut short), where it stands, and what hangs on it."""
+    rows = worklist.head(count)
+    texts = rows["text"].map(lambda text: " ".join(text.split()))
+    shown = texts.where(texts.str.len() <= most, texts.str[:most] + " …")
+    return pd.DataFrame(
+        {
+            "query_id": rows["query_id"], "question": rows["question"], "text of the hit": shown, "span": rows["span"],
+            "influence": rows["influence"], "comparisons": rows["comparisons"], "systems": rows["systems"],
+        }
+    )  # fmt: skip
+
+
+def judged_sentence(rows: pd.DataFrame, metric: str, cut: int) -> str:
+    """How much of the top the best system's hits are judged, and between what its score lies."""
+    own = rows[(rows["metric"] == metric) & rows["plain"].notna()]
+    if own.empty:
+        return "No question here has a value, so there is nothing that a judgement could change."
+    best = own.loc[own["plain"].idxmax()]
+    ends = (
+        ""
+        if pd.isna(best["low"])
+        else f" Its {metric} of {best['plain']:.2f} could be anything from {best['low']:.2f} to {best['high']:.2f}."
+    )
+    return f"Of the first {cut} hits of {best['system']}, somebody judged {best['judged']:.0%}; the others count as misses.{ends}"
+
+
+def flip_sentence(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    """How many comparisons the holes leave open, before and after hits were judged."""
+    if not (after["n"] > 0).any():
+        return "No designated comparison has figures."
+    counts = [int(frame["flips"].isin(["can flip", "may flip"]).sum()) for frame in (before, after)]
+    held = int((after["flips"] == "cannot flip").sum())
+    known = int((after["n"] > 0).sum())
+    turned = f"open hits could turn {counts[1]} round ({counts[0]} by the gold set alone)"
+    return f"Of {known} designated comparisons, {turned}; {held} stand whatever they hold."
+
+
+def arm_rows(rows: pd.DataFrame, metrics: Sequence[str], headline: str) -> pd.DataFrame:
+    """`arms.table` to read: a row an arm, each metric with its interval, the paired difference of the headline metric to the engine."""
+    if rows.empty:
+        return pd.DataFrame(columns=["arm", "system"])
+    text = rows.assign(text=interval(rows["mean"], rows["low"], rows["high"], ".3f"))
+    cells = text.pivot(index=["arm", "system"], columns="metric", values="text")[list(dict.fromkeys(metrics))]
+    own = rows[rows["metric"] == headline].set_index(["arm", "system"])
+    apart = interval(own["delta"], own["delta_low"], own["delta_high"], "+.2f").where(
+        own["differing"] > 0, "0, everywhere"
+    )
+    whole = cells.reindex(own.index).rename_axis(columns=None)
+    whole[f"difference in {headline}"] = apart.where(own.index.get_level_values("arm") != "engine", DASH)
+    return whole.assign(n=own["n"]).reset_index()
+
+
+# Groundedness
+
+
+def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.rates` to read, each with its denominator."""
+    frame = rates[["generator", "judge", "origin", "population"]].copy()
+    frame["rate"] = rates["rate"].str.replace("_", " ")
+    frame["value"] = interval(rates["value"], rates["low"], rates["high"])
+    frame["count"] = [f"{count} of {n}" for count, n in zip(rates["count"], rates["n"], strict=True)]
+    return frame.assign(over=rates["over"])
+
+
+def judge_errors(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.confusion` to read."""
+    frame = rows[["verdict", "both yes", "judge yes", "person yes", "both no", "n", "agreement"]]
+    frame = frame.rename(columns={"judge yes": "only judge yes", "person yes": "only person yes"})
+    return frame.assign(
+        kappa=interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"]), **{"base rate": rows["base rate"]}
+    )
+
+
+def corrected(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.corrected` to read."""
+    frame = rows[["rate", "population"]].assign(rate=rows["rate"].str.replace("_", " "))
+    frame["as judged"] = [f"{count} of {n}" for count, n in zip(rows["count"], rows["n"], strict=True)]
+    frame["judged rate"] = rows["as judged"]
+    for name, title in (("powered", "prediction-powered"), ("rogan_gladen", "Rogan–Gladen")):
+        frame[title] = interval(rows[name], rows[f"{name}_low"], rows[f"{name}_high"])
+    return frame.assign(labels=rows["labels"])
+
+
+def groundedness_sentence(rates: pd.DataFrame, origin: str) -> str:
+    """Both directions of error in one sentence, each over its own questions."""
+    by = rates.set_index("rate")
+    part = lambda name: f"{by.loc[name, 'count']} of {by.loc[name, 'n']}"
+    said = f"Of {origin} questions whose span was retrieved it answers {part('answered_when_retrieved')}"
+    said += f" and, as judged, {part('correct_when_answered')} of these answers are right; it declines"
+    said += f" {part('abstained_when_not_retrieved')} whose span was not retrieved"
+    unasked = not by.loc["answered_when_unanswerable", "n"]
+    return said + ("." if unasked else f", and answers {part('answered_when_unanswerable')} that have no answer.")
+
+
+def corrected_sentence(rows: pd.DataFrame) -> str:
+    """The headline rate corrected by the labels, or that there are none."""
+    row = rows.set_index("rate").loc["correct_when_answered"]
+    if pd.isna(row["powered"]):
+        return "No answer of it was labelled by hand, so the judge's errors are not known."
+    return (
+        f"Corrected by {row['labels']} labels that a person gave, {row['powered']:.0%} of its answers to retrieved questions are right "
+        f"({row['powered_low']:.0%} to {row['powered_high']:.0%}); as judged, {row['as judged']:.0%}."
+    )
+
+
+def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
+    """How many labels there are and how many speak of answers that are no longer given."""
+    given = int(labels[["supported", "answers_question"]].notna().any(axis=1).sum()) if len(labels) else 0
+    if not given:
+        return "Nobody has labelled these answers yet: rates stand as judged, and the errors in them are not known."
+    return f"{given} answers are labelled" + (
+        f"; {stale} of these labels speak of answers that are no longer given." if stale else "."
+    )
+
+
+def publish_rates(rates: pd.DataFrame, corrected: pd.DataFrame) -> None:
+    """Glues value, interval and count of every rate that is defined, and its corrected interval where there is one."""
+    for row in rates[rates["n"] > 0].to_dict("records"):
+        publish(f"{row['rate']}__value", row["value"])
+        publish(f"{row['rate']}__interval", span(row["low"], row["high"]))
+        publish(f"{row['rate']}__count", f"{row['count']} of {row['n']}")
+    for row in corrected[corrected["powered"].notna()].to_dict("records"):
+        publish(f"{row['rate']}__corrected", f"{row['powered']:.2f}")
+        publish(f"{row['rate']}__corrected_interval", span(row["powered_low"], row["powered_high"]))
