@@ -728,17 +728,14 @@ def clustered_sentence(rows: pd.DataFrame, across: int) -> str:
 def claims(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `equivalence.claims` to read; one that did not run says why."""
     words = rows["verdict"].where(rows["verdict"] != "not_run", "not run: " + rows["reason"].fillna(""))
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
-            "claimed": rows["candidate"] + " is as good as " + rows["baseline"],
-            "measure": rows["metric"] + ", " + rows["rule"], "questions": rows["origin"],
-            "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
-            "margin": rows["margin"], "n": rows["n"],
+            "claimed": rows["candidate"] + " is as good as " + rows["baseline"], "verdict": words,
+            "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"), "n": rows["n"],
             "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
-            "questions needed": _if_open(rows),
+            "questions needed": _if_open(rows), "measure": rows["metric"] + ", " + rows["rule"], "questions": rows["origin"],
         }
     )  # fmt: skip
-    return frame
 
 
 def _if_open(rows: pd.DataFrame) -> pd.Series:
