@@ -1,47 +1,100 @@
-"""One query and a batch of passages through both encoders, side by side: `python benchmarks/encoders.py`.
+"""The embedded model run in three ways, side by side: `python benchmarks/encoders.py [--chunks 1000] [--rounds 3]`.
 
-Prints milliseconds per query (median of 30), passages per second, and the largest difference of a vector's component.
+plain: SentenceTransformer.encode at its defaults. onnx and int8: what the sweep runs as minilm and minilm-int8, one text at a time on
+each core. Prints chunks a second and the ratio to plain in the same round (medians, ranges); milliseconds of one query on one
+thread; the largest difference of a vector's component, and the nearest ten of each chunk that both have. All on the same cores, in turn.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from sidebyside import about
 
 from localeval import embedding
 from localeval.onnxmodel import OnnxEmbedder
-from localeval.provenance import machine_text
 
 QUERY = "How far from a latrine must a new well be drilled?"
-PASSAGES = [
-    f"Passage {n}: " + "a well head stands above flood level, with a casing and an apron. " * 15 for n in range(48)
-]
+TEXT = """
+a well head stands above the flood level with its casing and an apron of concrete so that water which has been spilled runs away from it
+and people who draw from the pump keep their feet dry while the committee of the village checks every month whether chlorine valve pipe
+tank pressure and filter are as the manual asks for them to be before the rains begin again
+"""
+
+
+def made_up(count: int, characters: int = 1200) -> list[str]:
+    rng = np.random.default_rng(0)
+    return [" ".join(rng.choice(TEXT.split(), characters // 4))[:characters] for _ in range(count)]
+
+
+def in_turn(arms: dict[str, Callable], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every arm in each round; one round before them is not counted."""
+    seconds = {name: [] for name in arms}
+    for number in range(rounds + 1):
+        for name, run in arms.items():
+            start = time.perf_counter()
+            run()
+            seconds[name] += [time.perf_counter() - start] * (number > 0)
+    return seconds
+
+
+def report(seconds: dict[str, list[float]], unit: str, scale: Callable[[float], float]) -> None:
+    plain = seconds["plain"]
+    for name, own in seconds.items():
+        ratios = [one / two for one, two in zip(plain, own, strict=True)]
+        spread = f"{statistics.median(ratios):.2f} times plain ({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"  {name:<6} {scale(statistics.median(own)):7.1f} {unit}, {spread}, {len(own)} rounds")
+
+
+def shared(one: np.ndarray, two: np.ndarray, k: int = 10) -> float:
+    """Share of each vector's k nearest others that it has among the other model's vectors too."""
+    near = []
+    for vectors in (one, two):
+        alike = vectors @ vectors.T
+        np.fill_diagonal(alike, -1)
+        near.append(np.argsort(-alike, axis=1)[:, :k])
+    return float(np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(*near, strict=True)]))
 
 
 def main() -> None:
-    card = embedding.card_of("minilm")
-    folder = embedding.locate(card)
-    encoders = {
-        "torch": embedding.SentenceEmbedder(card, folder),
-        "onnx": OnnxEmbedder(card, folder, Path("runs/.cache")),
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--chunks", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    embedding.offline()
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    folder = embedding.locate(embedding.card_of("minilm"))
+    plain = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    ours = {
+        name: OnnxEmbedder(embedding.card_of(model), folder, Path("runs/.cache"))
+        for name, model in (("onnx", "minilm"), ("int8", "minilm-int8"))
     }
-    print(machine_text())
-    times: dict[str, list[float]] = {name: [] for name in encoders}
-    for turn in range(33):  # taking turns, so that both see the same load; the first three are not counted
-        for name, encoder in encoders.items():
-            start = time.perf_counter()
-            encoder.query(QUERY) if name == "onnx" else encoder.encode([QUERY], "query")
-            times[name] += [1000 * (time.perf_counter() - start)] * (turn > 2)
-    for name, encoder in encoders.items():
-        start = time.perf_counter()
-        encoder.encode(PASSAGES)
-        rate = len(PASSAGES) / (time.perf_counter() - start)
-        print(f"{name:<6} {statistics.median(times[name]):6.1f} ms a query, {rate:5.1f} passages/s")
-    apart = np.abs(encoders["torch"].encode(PASSAGES) - encoders["onnx"].encode(PASSAGES)).max()
-    print(f"largest difference of a component: {apart:.1e}")
+    about()
+    torch.set_num_threads(os.cpu_count() or 1)
+    texts = made_up(arguments.chunks)
+    print(f"{len(texts):,} chunks of {len(texts[0]):,} characters, {os.cpu_count()} cores")
+    encode = lambda model: lambda: model.encode(texts)
+    arms = {"plain": lambda: plain.encode(texts)} | {name: encode(model) for name, model in ours.items()}
+    report(in_turn(arms, arguments.rounds), "chunks/s", lambda seconds: len(texts) / seconds)
+    torch.set_num_threads(1)
+    ask = lambda model: lambda: model.query(QUERY)
+    arms = {"plain": lambda: plain.encode([QUERY])} | {name: ask(model) for name, model in ours.items()}
+    print("one query, one thread")
+    report(in_turn(arms, 30), "ms", lambda seconds: 1000 * seconds)
+    some = texts[:200]
+    reference = plain.encode(some, normalize_embeddings=True)
+    for name, model in ours.items():
+        vectors = model.encode(some)
+        apart, both = np.abs(vectors - reference).max(), shared(reference, vectors)
+        print(f"  {name:<6} largest difference of a component {apart:.1e}; nearest ten in common {both:.3f}")
 
 
 if __name__ == "__main__":

@@ -95,6 +95,30 @@ def executed(tmp_path_factory, offline):
     return root, done.stdout.splitlines()
 
 
+@pytest.fixture
+def tiny_bert(tmp_path):
+    """Makes a BERT of random weights in a folder, with the files that real weights have: `tiny_bert("BertModel")` -> folder, model.
+
+    The kind is a class of transformers; more: settings of its configuration. Its words are few, and it reads 64 tokens.
+    """
+
+    def make(kind: str, **more):
+        torch = pytest.importorskip("torch")
+        import transformers
+
+        torch.manual_seed(0)
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "kiln", "fire", "pot"]
+        (tmp_path / "vocab.txt").write_text("\n".join(words))
+        transformers.BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+        size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        shape = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=64, **size, **more)
+        model = getattr(transformers, kind)(shape).eval()
+        model.save_pretrained(tmp_path)
+        return tmp_path, model
+
+    return make
+
+
 def pytest_collection_modifyitems(items):
     """Tests that share something slow to make run in the same process: the toy study, else what their file makes."""
     for item in items:

@@ -196,3 +196,38 @@ def test_token_vectors_are_unit_rows_without_special_tokens(minilm):
     assert np.linalg.norm(tokens.astype(np.float32), axis=1) == pytest.approx(np.ones(4), abs=2e-3)
     (long,) = minilm.encode_tokens(["word " * 400])
     assert len(long) == 254
+
+
+@pytest.mark.slow
+def test_eight_bits_come_near_the_full_model_and_are_kept_apart(tiny_bert, tmp_path_factory):
+    folder, _ = tiny_bert("BertModel")
+    folder_of(folder)
+    cache = tmp_path_factory.mktemp("cache")
+    card = embedding.ModelCard("tiny", "embedder", "random weights", 64, "MIT", "3 k")
+    full = OnnxEmbedder(card, folder, cache)
+    small = OnnxEmbedder(replace(card, name="tiny-int8", precision="int8", reference="tiny"), folder, cache)
+    assert len(list((cache / "onnx").glob("*.onnx"))) == 2, "one export, and its copy in eight bits"
+    texts = ["tea pot", "kiln fire pot tea " * 20, "fire"]
+    one, two = full.encode(texts), small.encode(texts)
+    assert (np.sum(one * two, axis=1) > 0.98).all() and not np.array_equal(one, two)
+    for embedder, together in ((full, one), (small, two)):
+        alone = [embedder.encode([text])[0] for text in texts]
+        assert np.array_equal(together, alone), "to the last bit, whatever stood beside a text"
+    assert full.settings["dtype"] == "float32" and small.settings["dtype"] == "int8"
+    store = VectorCache(cache)._store
+    assert store(full, "pooled").folder != store(small, "pooled").folder
+
+
+def test_the_reference_engine_runs_full_precision_only(tmp_path):
+    with pytest.raises(BadInput, match="model minilm-int8 is run by ONNX Runtime: settings 'encoder: onnx'"):
+        embedding.SentenceEmbedder(embedding.CARDS["minilm-int8"], tmp_path)
+    with pytest.raises(BadInput, match="no 4 bits under ONNX Runtime; known: float32, int8"):
+        OnnxEmbedder(replace(MINILM, precision="4 bits"), tmp_path, tmp_path)
+
+
+def test_a_card_in_lower_precision_names_the_same_weights_in_full():
+    for card in embedding.CARDS.values():
+        if card.reference:
+            full = embedding.CARDS[card.reference]
+            assert full.precision == "float32" != card.precision and full.sha256 == card.sha256
+            assert (full.query, full.passage, full.max_tokens) == (card.query, card.passage, card.max_tokens)

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval.grading import Units, character_scores, character_table, collapse, grade, merged, overlap_share
+from localeval.grading import (
+    Units,
+    character_scores,
+    character_table,
+    collapse,
+    evidence_lost,
+    grade,
+    merged,
+    overlap_share,
+)
 from localeval.records import Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
 
 # One manual of 100 characters: two pages, five chunks of 20 (c1..c5). Another of 40: one page, two chunks.
@@ -236,3 +245,18 @@ def test_a_table_of_characters_leaves_out_questions_without_spans():
     assert dict(zip(table["metric"], table["value"], strict=True)) == {
         "char_recall@5": 1.0, "char_precision@5": 0.5, "char_iou@5": 0.5
     }  # fmt: skip
+
+
+def test_evidence_that_no_chunk_holds_is_counted_by_piece():
+    queries = [
+        Query("a", "?", (ask(25, 35), ask(15, 25))),
+        Query("b", "?", (ask(0, 1, "page"),)),
+        Query("c", "?"),
+        Query("d", "?", (ask(50, 95),)),
+    ]
+    halves = Units(Unit(span, "chunk") for span in [Span("manual.pdf", 0, 50), Span("manual.pdf", 50, 100)])
+    sets = {("fives", "chunk"): CHUNKS, ("halves", "chunk"): halves}
+    table = evidence_lost(queries, "chunk/contains", sets)
+    assert table.to_dict("list") == {"chunker": ["fives", "halves"], "pieces": [3, 3], "lost": [2, 0]}
+    assert evidence_lost(queries, "chunk/overlaps", sets)["lost"].tolist() == [0, 0]
+    assert evidence_lost([], "chunk/contains", sets)["pieces"].tolist() == [0, 0]

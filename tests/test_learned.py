@@ -35,19 +35,13 @@ def test_scores_are_inner_products_by_hand():
 
 
 @pytest.mark.slow
-def test_weights_follow_the_formula_on_a_tiny_model(tmp_path):
-    torch = pytest.importorskip("torch")
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+def test_weights_follow_the_formula_on_a_tiny_model(tiny_bert):
+    folder, model = tiny_bert("BertForMaskedLM")
+    import torch
+    from transformers import BertTokenizerFast
 
-    torch.manual_seed(0)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "kiln", "fire", "pot"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    model = BertForMaskedLM(BertConfig(vocab_size=len(words), max_position_embeddings=64, **size)).eval()
-    model.save_pretrained(tmp_path)
-    splade = Splade(embedding.ModelCard("tiny", "sparse", "random weights", 8, "MIT", "3 k"), tmp_path)
-    read = BertTokenizerFast(str(tmp_path / "vocab.txt"))("tea pot", return_tensors="pt")
+    splade = Splade(embedding.ModelCard("tiny", "sparse", "random weights", 8, "MIT", "3 k"), folder)
+    read = BertTokenizerFast(str(folder / "vocab.txt"))("tea pot", return_tensors="pt")
     want = torch.log1p(torch.relu(model(**read).logits[0])).max(dim=0).values.detach().numpy()
     rows = splade.encode_sparse(["tea pot"])[0]
     assert rows[:, 0].tolist() == np.flatnonzero(want > 0).tolist() and rows[:, 1] == pytest.approx(
@@ -55,7 +49,7 @@ def test_weights_follow_the_formula_on_a_tiny_model(tmp_path):
     )
     assert splade.token_counts(["tea pot", "tea " * 20]).tolist() == [4, 22]
     assert embedding.truncated_share(splade, ["tea pot", "tea " * 20]) == 0.5
-    assert splade.words(rows, 1)[0][0] in words
+    assert splade.words(rows, 1)[0][0] in (folder / "vocab.txt").read_text().split()
 
 
 def test_the_real_model_knows_what_a_text_is_about():

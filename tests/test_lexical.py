@@ -219,6 +219,7 @@ def test_words_of_half_of_a_small_corpus_are_counted():
     index = BM25(spans(*"abcd"), ["tea pot", "tea lid", "oak", "ash"], words)
     assert unweighted_share(index, ["tea and oak", "tea"], words) == pytest.approx(2 / 3)
     assert math.isnan(unweighted_share(index, ["coffee"], words))
+    assert index.size == 4 and [index.texts_with(term) for term in ("tea", "oak", "coffee")] == [2, 1, 0]
 
 
 @pytest.mark.parametrize(

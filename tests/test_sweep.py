@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import metrics, stats, sweep, views
+from localeval import grading, metrics, stats, sweep, views
 from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Layout, make_document
+from localeval.embedding import CARDS
 from localeval.records import BadInput, Evidence, Hit, Query, Span, System
 
 TEXT = "Tea wants boiling water.\n\nA kiln wants a slow fire.\n\nBread wants time."
@@ -288,3 +290,167 @@ def test_a_hybrid_says_which_engine_its_hits_come_from():
     systems = [System("c", "bm25"), System("c", "dense", "m"), System("c", "hybrid", "m"), System("e", "hybrid", "m")]
     (row,) = sweep.sides(hits, systems).to_dict("records")
     assert row == {"system": "c/hybrid:m", "hits": 3, "both": 1 / 3, "lexical_only": 1 / 3, "dense_only": 1 / 3}
+
+
+class Counted:
+    """An embedder whose vectors follow from the text; counts what it embeds, and queries apart."""
+
+    def __init__(self, card, counts):
+        self.card, self.settings, self._counts = card, {"model": card.name, "max_tokens": 8}, counts
+
+    def encode(self, texts, role="passage"):
+        self._counts.update((self.card.name, text) for text in texts)
+        return np.array([self.query(text)[0] for text in texts], np.float32)
+
+    def query(self, text):
+        rng = np.random.default_rng(sum(map(ord, text + self.card.name)))
+        vector = rng.normal(size=8).astype(np.float32)
+        return vector / np.linalg.norm(vector), vector[None]
+
+    def token_counts(self, texts):
+        return np.array([len(text.split()) for text in texts])
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """Makes the engines of three chunkers over one small corpus with models that count."""
+    pytest.importorskip("faiss")
+    counts = Counter()
+    text = "\n\n".join(f"Paragraph {n} tells of tea, of kiln number {n} and of bread." for n in range(40))
+    corpus = Corpus((make_document("a.txt", text, b""),), {"a.txt": Layout("a.txt")}, {})
+    sizes = {"max_chars": 120, "overlap": 0}
+    chunks = chunk_corpus(corpus, {"sentence": sizes, "recursive": sizes, "fixed": sizes | {"overlap": 20}})
+    monkeypatch.setattr(sweep.Engines, "missing", lambda self, system: "")
+    monkeypatch.setattr(sweep.Engines, "_embedder", lambda self, card: Counted(card, counts))
+    return counts, lambda **more: sweep.Engines(corpus, chunks, sweep.Settings(**more), tmp_path / "cache", tmp_path)
+
+
+FIVE = ["random", "bm25", "dense", "dense-hnsw", "hybrid"]
+
+
+def test_each_text_is_embedded_once_for_each_model_and_never_again(counted):
+    counts, engines = counted
+    systems = sweep.grid(["sentence", "recursive", "fixed"], FIVE, ["minilm", "bge-small"])
+    assert len(systems) == 3 * (2 + 3 * 2)
+    first = sweep.run(systems, QUERIES, one := engines(), repeats=1)
+    assert first.runs["status"].tolist() == ["ok"] * 24
+    texts = {text for chunker in one.chunks for text in one.texts(chunker)}
+    assert sum(len(one.texts(chunker)) for chunker in one.chunks) > len(texts), "chunkers share some of their texts"
+    assert counts == {(model, text): 1 for model in ("minilm", "bge-small") for text in texts}
+    again = sweep.run(systems, QUERIES, engines(), repeats=1)
+    assert sum(counts.values()) == 2 * len(texts), "the second run embeds nothing"
+    assert again.hits == first.hits
+
+
+def test_dense_search_is_approximate_by_name_or_past_the_size(counted):
+    _, engines = counted
+    systems = sweep.grid(["sentence"], ["bm25", "dense", "dense-hnsw", "hybrid-hnsw"], ["minilm"])
+    outcome = sweep.run(systems, QUERIES, small := engines(), repeats=1)
+    assert outcome.runs["search"].tolist()[1:] == ["exact", "approximate", "approximate"]
+    recalls, prices = sweep.approximation(small, outcome.runs, QUERIES)
+    assert prices["system"].tolist() == ["sentence/dense-hnsw:minilm"] and prices["chunks"][0] == len(
+        small.chunks["sentence"]
+    )
+    assert set(recalls["metric"]) == {"recall@10", "recall@100"} and (recalls["value"] == 1).all(), (
+        "few enough to find all"
+    )
+    (row,) = views.approximations(recalls, prices).to_dict("records")
+    assert row["recall@10"] == "1.00 (no variation)" and row["questions"] == len(QUERIES)
+    large = engines(exact_up_to=5)
+    assert [large.is_approximate(system) for system in systems] == [False, True, True, True]
+    same = sweep.run(systems[1:2], QUERIES, large, repeats=1)
+    assert (
+        same.runs["search"].tolist() == ["approximate"] and len(sweep.approximation(large, same.runs, QUERIES)[1]) == 1
+    )
+    assert views.approximations(*sweep.approximation(small, outcome.runs.head(1), QUERIES)).empty
+    with pytest.raises(BadInput, match="exact_up_to=-1 is out of range"):
+        engines(exact_up_to=-1)
+
+
+def test_fewer_bits_stand_beside_the_full_model(counted):
+    _, engines = counted
+    systems = sweep.grid(["fixed"], ["bm25", "dense"], ["minilm", "minilm-int8", "bge-small"])
+    pairs = sweep.lower_precision(systems)
+    assert pairs == [("fixed/dense:minilm", "fixed/dense:minilm-int8")]
+    assert sweep.lower_precision(systems[2:]) == [], "nothing to compare with"
+    outcome = sweep.run(systems, QUERIES, engines(), repeats=1)
+    latency = stats.latency_table(outcome.timings)
+    at = lambda *places: [Hit(Span("a.txt", place, place + 1), 1.0) for place in places]
+    hits = {
+        (pairs[0][0], "q1"): at(1, 2),
+        (pairs[0][1], "q1"): at(2, 3),
+        (pairs[0][0], "q2"): at(1),
+        (pairs[0][0], "q3"): [],
+    }
+    shared = sweep.overlaps(hits, pairs)
+    assert shared[["query_id", "value"]].to_numpy().tolist() == [["q1", 0.5], ["q2", 0.0]]
+    drawn = {pairs[0][0]: (1, 1, 0.5), pairs[0][1]: (1, 0.5, 0.5)}
+    rows = [(name, f"q{n}", value) for name, values in drawn.items() for n, value in enumerate(values)]
+    scores = pd.DataFrame(rows, columns=["system", "query_id", "value"])
+    scores = scores.assign(rule="chunk/contains", metric="rr", status="scored", origin="human")
+    (row,) = views.precisions(pairs, shared, scores, latency, "chunk/contains", "rr", "human").to_dict("records")
+    assert row["beside"] == "fixed/dense:minilm" and row["n"] == 3 and row["overlap@10"].startswith("0.25")
+    assert row["rr lost or gained"].startswith("−0.167 [") and row["encode ms"] > 0 and row["encode ms in full"] > 0
+    empty = views.precisions([], shared.head(0), scores, latency, "chunk/contains", "rr", "human")
+    assert empty.empty and set(views.ENCODE) <= set(empty.columns)
+
+
+def test_every_model_has_its_card_run_or_not(counted, tmp_path, monkeypatch):
+    monkeypatch.delenv("LOCALEVAL_MODELS", raising=False)
+    _, engines = counted
+    outcome = sweep.run(sweep.grid(["fixed", "sentence"], ["dense"], ["minilm"]), QUERIES, engines(), repeats=1)
+    cards = sweep.model_cards(outcome.runs, tmp_path).set_index("model")
+    assert cards.index.tolist() == [name for name, card in CARDS.items() if card.kind != "cross_encoder"]
+    assert cards.loc["minilm", ["state", "why", "pooling"]].tolist() == ["ok", "", "mean"]
+    assert cards.loc["minilm", "chunks_cut"] == "fixed 100%, sentence 100%"
+    assert cards.loc["bge-small", "state"] == "not_run" and "models/bge-small" in cards.loc["bge-small", "why"]
+    assert (
+        cards.loc["bge-small", "before_queries"].startswith("Represent this sentence")
+        and cards.loc["bge-small", "weights"] == ""
+    )
+    assert cards.loc["e5-small-q4", "weights"] == CARDS["e5-small-q4"].sha256[:12]
+    assert np.isnan(cards.loc["use-multilingual", "tokens_read"]) and cards.loc["splade-tiny", "chunks_cut"] == ""
+
+
+def test_every_engine_stands_with_each_chunker_below_one_another(engines):
+    document_chunks = dict.fromkeys(("one", "two"), engines.chunks["sentence"])
+    both = sweep.Engines(engines.corpus, document_chunks, engines.settings, engines.cache_folder, engines.root)
+    systems = sweep.grid(["one", "two"], ["random", "bm25"], [])
+    outcome = sweep.run(systems, QUERIES, both, repeats=1)
+    graded = sweep.grade_all(outcome.hits, systems, QUERIES, ["chunk/contains"], both)
+    summary = stats.summary(metrics.scores_of(graded, ["rr"]))
+    characters = stats.summary(grading.character_table(outcome.hits, QUERIES, 5))
+    lost = grading.evidence_lost(QUERIES, "chunk/contains", both.unit_sets)
+    table = views.by_chunker(summary, characters, lost, outcome.runs, "chunk/contains", "rr")
+    assert table["system"].tolist() == ["one/random", "two/random", "one/bm25", "two/bm25"]
+    assert table["evidence in no chunk"].tolist() == ["0 of 3"] * 4
+    assert table.columns.tolist() == [
+        "system",
+        "chunks",
+        "evidence in no chunk",
+        *grading.character_names(5),
+        "rr",
+        "n",
+    ]
+
+
+def test_categories_are_columns_with_their_n():
+    queries = [Query("a", "?", category="dose"), Query("b", "?"), Query("c", "?", category="dose")]
+    scores = pd.DataFrame(
+        {
+            "system": ["y"] * 3 + ["x"] * 3,
+            "rule": "r",
+            "metric": "rr",
+            "query_id": list("abc") * 2,
+            "value": [1, 0, 0, 1, 1, 1],
+        }
+    )
+    table = views.by_category(scores, queries, "rr", "r")
+    assert table.to_dict("list") == {"system": ["y", "x"], "dose (n = 2)": [0.5, 1.0], "(none) (n = 1)": [0.0, 1.0]}
+
+
+def test_systems_that_the_common_words_concern_are_named(engines):
+    systems = sweep.grid(["sentence"], ["bm25", "bm25-okapi", "rank-bm25"], [])
+    (row,) = sweep.common_terms(engines, QUERIES, systems).to_dict("records")
+    assert row["concerns"] == "sentence/bm25-okapi, sentence/rank-bm25"
+    assert sweep.common_terms(engines, QUERIES)["concerns"].tolist() == ["no system of this run"]

@@ -72,6 +72,37 @@ def test_eight_bits_are_off_by_little(tmp_path):
         cache.tokens(Made(), ["a"], "int4")
 
 
+def test_a_texts_own_vector_takes_half_the_room_in_sixteen_bits(tmp_path):
+    cache = VectorCache(tmp_path)
+    full, half = (cache.passages(Made(), ["abc", "defg!"], kind) for kind in ("pooled", "pooled16"))
+    assert half.vectors.dtype == np.float16 and half.gathered().dtype == np.float32
+    assert 0 < np.abs(half.gathered() - full.gathered()).max() <= 2**-11
+    with pytest.raises(BadInput, match="unknown pooled_vectors 'int8'; known: pooled, pooled16"):
+        cache.passages(Made(), ["a"], "int8")
+
+
+def test_a_kept_file_is_made_once_and_mended(tmp_path):
+    calls, path = [], tmp_path / "sub" / "graph.bin"
+    make = lambda part: (calls.append(part), part.write_bytes(b"whole"))
+    first = vectors.kept(path, make)
+    assert first >= 0 and vectors.kept(path, make) == pytest.approx(first, abs=1e-3) and len(calls) == 1
+    path.write_bytes(b"wrong")
+    vectors.kept(path, make)
+    assert path.read_bytes() == b"whole" and len(calls) == 2
+    path.with_suffix(".sha256").write_text(hashlib.sha256(b"whole").hexdigest())
+    assert np.isnan(vectors.kept(path, make)) and len(calls) == 2, "an older note has no seconds"
+    with pytest.raises(ZeroDivisionError):
+        vectors.kept(tmp_path / "other", lambda part: part.write_bytes(b"half") / 0)
+    assert [one.name for one in tmp_path.iterdir()] == ["sub"], "nothing is left of what broke"
+
+
+def test_texts_whose_hashes_begin_alike_are_told_apart(tmp_path):
+    store, keys = Store(tmp_path, "pooled"), [b"same 8 b" + bytes([n]) * 24 for n in range(3)]
+    store.append(keys[:2], [np.full((1, 2), n, np.float32) for n in range(2)], 0.0)
+    known = store.known(keys)
+    assert known.keys() == set(keys[:2]) and store.mapped()[known[keys[1]]["start"], 0] == 1
+
+
 def test_what_was_made_before_an_interruption_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "BLOCK", 2)
     texts = [f"text {n}" for n in range(6)]

@@ -960,7 +960,8 @@ def paired_forest(rows: pd.DataFrame, *, label: str, caption: str, alt: str | No
         _dots(ax, rows, y, COLOURS[0], MARKERS[0])
         for place, row in zip(y, rows.to_dict("records"), strict=True):
             where = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
-            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", **where)
+            paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", bbox=paper, **where)
             _note(ax, row["about"], (0, place), (0, 8), MUTED, ha="left", **where)
             _note(
                 ax, interval(row["mean"], row["low"], row["high"], "+.3f"), (1, place), (0, 8), INK, ha="right", **where
@@ -1012,7 +1013,7 @@ def rank_ranges(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> 
             label="observed",
         )
         for place, mean in zip(y, rows["mean"], strict=True):
-            _beside(ax, place, f"{mean:.3g}")
+            _beside(ax, place, f"{mean:.3f}")
         _rows_axis(ax, rows["system"].tolist(), y)
         for place in y[1:]:
             if rows["group"][place] != rows["group"][place - 1]:
@@ -1095,3 +1096,31 @@ BOUND_STYLES = {
     "random order": {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.2},
     "oracle": {"color": COLOURS[2], "linestyle": (0, (6, 2)), "linewidth": 1.2},
 }
+
+
+# Groundedness
+
+
+def stage_bars(rows: pd.DataFrame, stages: Sequence[str], *, caption: str, alt: str | None = None) -> Figure:
+    """How many questions are left after each stage, a panel an origin: bars with their counts.
+
+    rows: origin, questions and a count for every stage.
+    """
+    rows = _rows(rows, "stage_bars", f"origin questions {' '.join(name for name in stages if ' ' not in name)}")
+    _once(rows, "stage_bars", ["origin"])
+    with theme():
+        fig, axes = _canvas(0.5 + len(rows) * (0.5 + 0.26 * len(stages)), len(rows), sharex=True, squeeze=False)
+        for ax, row, colour in zip(axes[:, 0], rows.to_dict("records"), COLOURS * 2, strict=False):
+            counts = [row[stage] for stage in stages]
+            ax.barh(range(len(stages)), [count / row["questions"] for count in counts], color=colour, height=0.66)
+            for y, count in enumerate(counts):
+                _beside(ax, y, f"{count:,}", colour)
+            _rows_axis(ax, list(stages), range(len(stages)))
+            ax.set(title=f"{row['origin']}, {row['questions']:,} questions", xlim=(0, 1))
+            _percent(ax.xaxis)
+        axes[-1, 0].set_xlabel("share of the answerable questions")
+    said = "; ".join(
+        f"{row['origin']}, of {row['questions']}: " + ", ".join(f"{stage} {row[stage]}" for stage in stages)
+        for row in rows.to_dict("records")
+    )
+    return Figure(fig, alt=alt or f"Questions left after each stage. {said}.", caption=caption)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from localeval.records import BadInput, Hit, Span
 
 DECIMALS = 6
+IN_ORDER = attrgetter("doc_id", "start", "end")  # the order of spans, told to a sort in one step
 RRF_K = 60  # Cormack, Clarke and Buettcher 2009
 
 
@@ -95,7 +97,7 @@ def rank(spans: Sequence[Span], scores: np.ndarray, k: int, decimals: int = DECI
 
 def in_span_order(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
     """Order of the spans, and the spans in that order; a span that occurs twice is an error that names it."""
-    order = sorted(range(len(spans)), key=lambda i: spans[i])
+    order = sorted(range(len(spans)), key=lambda i: IN_ORDER(spans[i]))
     ordered = [spans[i] for i in order]
     for one, two in pairwise(ordered):
         if one == two:
@@ -196,7 +198,7 @@ def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K, weights: Sequence[float
     for hits, weight in zip(lists, _checked(weights, len(lists)), strict=True):
         for place, hit in enumerate(hits if weight else (), 1):
             scores[hit.span] = scores.get(hit.span, 0.0) + weight / (k + place)
-    spans = sorted(scores)
+    spans = sorted(scores, key=IN_ORDER)
     return rank(spans, np.array([scores[span] for span in spans]), len(spans), decimals=12)
 
 
@@ -223,7 +225,7 @@ class Reranked:
 
     def search(self, query: str, k: int) -> list[Hit]:
         found = search_once(self._retriever, query, max(k, self._depth))
-        head, tail = sorted(hit.span for hit in found[: self._depth]), found[self._depth :]
+        head, tail = sorted((hit.span for hit in found[: self._depth]), key=IN_ORDER), found[self._depth :]
         with phase("rerank"):
             ranked = rank(head, self._scorer(query, head), len(head)) if head else []
         floor = min([-1.0, *(hit.score for hit in ranked)])

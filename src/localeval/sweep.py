@@ -561,7 +561,7 @@ def model_cards(runs: pd.DataFrame, root: Path = Path()) -> pd.DataFrame:
     """What must be known of every embedding model, whether it ran or not; a row a model.
 
     runs: `runs.csv`, for the share of each chunker's chunks that a model cut. weights: the beginning of the SHA-256 of the weights found
-    here, else of those expected; empty where neither is known. weights_mb: of that file.
+    here, else of those expected; empty where neither is known. megabytes: of that file. tokens_read: NaN for all of a text.
     """
     rows = []
     for card in (card for card in CARDS.values() if card.kind != "cross_encoder"):
@@ -579,8 +579,8 @@ def _card_row(card, runs: pd.DataFrame, folder: Path | None) -> dict:
     return {
         "model": card.name, "what": card.title, "parameters": card.parameters, "licence": card.licence, "precision": card.precision,
         "weights": (verify(card, folder) if there else card.sha256)[:12],
-        "weights_mb": (folder / card.weights).stat().st_size / 1e6 if there else np.nan,
-        "reads_tokens": card.max_tokens if card.max_tokens < UNLIMITED else np.nan, "pooling": card.pooling,
+        "megabytes": (folder / card.weights).stat().st_size / 1e6 if there else np.nan,
+        "tokens_read": card.max_tokens if card.max_tokens < UNLIMITED else np.nan, "pooling": card.pooling,
         "before_queries": card.query, "before_passages": card.passage,
         "chunks_cut": ", ".join(f"{chunker} {share:.0%}" for chunker, share in cut),
         "state": ran["status"].iloc[0] if len(ran) else "not_run",

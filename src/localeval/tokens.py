@@ -76,6 +76,9 @@ _LONGEST = 60  # letters on either side of a line end; more are no word
 def _runs(text: str) -> Iterator[str]:
     """Words of the text; those that a hyphen divides at a line end in parts, and once more joined, at the end."""
     for run in _word().findall(text):
+        if run.isascii():
+            yield run
+            continue
         for place, part in enumerate(UNSPACED.split(run)):  # every second part is of a script without spaces
             if place % 2:
                 yield from (one for at in range(len(part)) for one in dict.fromkeys((part[at], part[at : at + 2])))
@@ -104,16 +107,17 @@ def code_aware(text: str) -> list[str]:
     >>> code_aware("für")
     ['für']
     """
-    terms = []
-    for token in _runs(_clean(text)):
-        token = token.strip("_")
-        if not token:
-            continue
-        terms.append(fold(token))
-        parts = [fold(part) for part in _humps(token)]
-        if len(parts) > 1:
-            terms.extend(parts)
-    return terms
+    return [term for token in _runs(_clean(text)) for term in _identifier(token)]
+
+
+@lru_cache(maxsize=1 << 17)
+def _identifier(token: str) -> tuple[str, ...]:
+    """The token folded, and its parts where it has several. Kept, since words come again."""
+    token = token.strip("_")
+    if not token:
+        return ()
+    parts = [fold(part) for part in _humps(token)]
+    return (fold(token), *(parts if len(parts) > 1 else ()))
 
 
 def _humps(token: str) -> list[str]:
