@@ -937,8 +937,8 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
     parts = [
         f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
         f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
-        f"of {alpha:.0%}, that on a family of {n_pairs} {with_holm:.1%} with Holm's correction and {without:.1%} without, and the gate "
-        f"fails {rules['gate', 'both: the gate fails']:.1%}.",
+        f"of {alpha:.0%}. A family of size {n_pairs} calls something out in {with_holm:.1%} of the samples with Holm's correction and in "
+        f"{without:.1%} without, and the gate fails in {rules['gate', 'both: the gate fails']:.1%}.",
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
         f"when every question shifts by as much{sides}.",
     ]
