@@ -29,7 +29,16 @@ def changed(before, after):
     return [name for name in before if before[name] != after[name]]
 
 
-ALL = ["10_ingest", "20_gold", "30_sweep", "40_rerank", "50_statistics", "52_ranking", "60_abstention"]
+ALL = [
+    "10_ingest",
+    "20_gold",
+    "30_sweep",
+    "40_rerank",
+    "50_statistics",
+    "52_ranking",
+    "60_abstention",
+    "65_groundedness",
+]
 
 
 def test_a_parameter_changes_what_depends_on_it_and_nothing_else(project):
@@ -37,7 +46,13 @@ def test_a_parameter_changes_what_depends_on_it_and_nothing_else(project):
     edit(project / "params/toy/60_abstention.yml", show=3)
     assert changed(before, keys(project)) == ["60_abstention"]
     edit(project / "params/toy/30_sweep.yml", repeats=1)
-    assert changed(before, keys(project)) == ["30_sweep", "50_statistics", "52_ranking", "60_abstention"]
+    assert changed(before, keys(project)) == [
+        "30_sweep",
+        "50_statistics",
+        "52_ranking",
+        "60_abstention",
+        "65_groundedness",
+    ]
     edit(project / "params/toy/10_ingest.yml", language="tr")
     assert changed(before, keys(project)) == ALL
 
@@ -177,10 +192,10 @@ def test_an_override_reaches_every_notebook_that_declares_it(project):
 
 def test_the_whole_toy_study_runs_once(executed):
     root, said = executed
-    assert said[-1] == "toy: 6 of 6 notebooks executed (runs/toy/base)"
+    assert said[-1] == "toy: 7 of 7 notebooks executed (runs/toy/base)"
     again = []
     build.run(root, "toy", say=again.append)
-    assert again == ["toy: 0 of 6 notebooks executed (runs/toy/base)"]
+    assert again == ["toy: 0 of 7 notebooks executed (runs/toy/base)"]
 
 
 def test_artefacts_have_their_frozen_columns(executed):
@@ -292,7 +307,7 @@ def test_a_run_with_another_parameter_copies_what_is_the_same(executed, tmp_path
     shutil.copytree(executed[0], root)
     said = []
     build.run(root, "toy", overrides={"show": "1"}, say=said.append)
-    assert said[-1] == "toy: 1 of 6 notebooks executed (runs/toy/show=1)"
+    assert said[-1] == "toy: 1 of 7 notebooks executed (runs/toy/show=1)"
     assert sum("as in the base run" in line for line in said) == 5
     staged = build.stage(root, tmp_path / "stage")
     captions = [part["caption"] for part in yaml.safe_load((staged / "book/_toc.yml").read_text())["parts"]]

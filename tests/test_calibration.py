@@ -48,7 +48,8 @@ def test_labels_are_read_as_they_are(tmp_path):
             "doc_id,page_index,label\na,0,blank\na,1,digital_claen\n",
             ":3: unknown label 'digital_claen' \\(did you mean",
         ),
-        ("doc_id,page_index,label\na,first,blank\n", "page_index 'first' is no whole number; pages count from 0"),
+        ("doc_id,page_index,label\na,first,blank\n", "page_index 'first' is no number of a page; pages count from 0"),
+        ("doc_id,page_index,label\na,12345678901234567890,blank\n", "'12345678901234567890' is no number of a page"),
         ("doc_id,page_index,label\na,0,blank\na,0,low_text\n", ":3: a is labelled twice"),
     ],
 )
@@ -446,3 +447,16 @@ def test_labels_of_the_twins_follow_from_their_folders():
     clean = verdicts["doc_id"].str.startswith("original/")
     assert (verdicts["label"] == clean.map({True: "digital_clean", False: "mixed_quality"})).all()
     assert (labels.groupby("doc_id").size() == 2).all()
+
+
+@pytest.mark.parametrize("read", [calibration.read_labels, calibration.read_verdicts, calibration.read_kept])
+def test_a_folder_is_no_table(tmp_path, read):
+    with pytest.raises(BadInput, match="not a table"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("row", ["light,a,12345678901234567890123,1.0,90", "light,a,1,half,90", "light,a,1,1.0,sure"])
+def test_what_is_no_number_is_named(tmp_path, row):
+    (tmp_path / "kept.csv").write_text(f"level,document,page,word_f1,word_confidence\n{row}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="must hold numbers"):
+        calibration.read_kept(tmp_path / "kept.csv")

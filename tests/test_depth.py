@@ -12,7 +12,7 @@ from localeval import depth as depths
 from localeval import sweep, views
 from localeval.depth import Line, Policy
 from localeval.metrics import measure
-from localeval.records import BadInput, Graded, Hit, Span
+from localeval.records import BadInput, Evidence, Graded, Hit, Query, Span
 
 LINE = Line("c/h", "m", {0: "c/h", 10: "c/h+m@10", 20: "c/h+m@20"})
 
@@ -93,11 +93,11 @@ def test_tables_to_read_and_a_sentence():
     assert "not separated" in views.adaptive_sentence(flat)
 
 
-def scores(table):
+def scores(table, names="abcd"):
     rows = [
         (system, "r", "rr", query, value)
         for system, column in table.items()
-        for query, value in zip("abcd", column, strict=True)
+        for query, value in zip(names, column, strict=True)
     ]
     return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value"])
 
@@ -196,3 +196,71 @@ def test_signals_of_a_line():
     assert table.loc["q", "overlap bm25 dense"] == 0.8
     assert table.loc["q", "score@10"] == 0.8 and np.isnan(table.loc["r", "score@10"])
     assert list(table.columns) == ["margin", "spread", "top_score", "overlap bm25 dense", "score@10"]
+
+
+def by_depth(table):
+    """Scores of a frame with a row a question and a column a depth."""
+    return scores({LINE.systems[depth]: table[depth] for depth in table}, table.index)
+
+
+def test_gains_within_groups_are_paired_and_thin_ones_are_marked():
+    names = [f"q{place:02d}" for place in range(12)]
+    table = pd.DataFrame({0: [0.0] * 12, 10: [0.5] * 12, 20: [1.0, 0.0] * 6}, index=names)
+    groups = {
+        "type": {name: "odd" if place % 2 else "even" for place, name in enumerate(names)},
+        "origin": dict.fromkeys(names, "human") | {"elsewhere": "human"},
+    }
+    cost = pd.Series({"c/h": 10.0, "c/h+m@10": 20.0, "c/h+m@20": 60.0})
+    rows = depths.breakdown(LINE, by_depth(table), groups, "r", "rr", 20, cost).set_index("group")
+    assert rows.loc["even", ["n", "before", "after", "gain"]].tolist() == [6, 0, 1, 1] and rows.loc["odd", "gain"] == 0
+    assert rows.loc["human", "gain"] == 0.5 and rows.loc["human", "per_100_ms"] == pytest.approx(1.0)
+    assert 0.1 < rows.loc["human", "low"] < 0.5 < rows.loc["human", "high"] < 0.9 and np.isnan(rows.loc["even", "low"])
+    assert rows["thin"].to_dict() == {"even": True, "odd": True, "human": False}
+    shown = views.breakdown(rows.reset_index())
+    assert shown["note"].tolist() == ["thin: indicative only"] * 2 + [""] and "(no variation)" in shown["gain"][0]
+    free = depths.breakdown(LINE, by_depth(table), groups, "r", "rr", 20, cost * 0)
+    assert free["per_100_ms"].isna().all()
+
+
+def test_what_questions_are_grouped_by():
+    span = Evidence(Span("d", 0, 1))
+    queries = [
+        Query("a", "?", (span,), category="table"), Query("b", "?", (span,)), Query("t", "?", (span,), origin="templated"), Query("u", "?"),
+    ]  # fmt: skip
+    assert depths.groupings(queries, {"a": "digital_clean", "t": "low_text"}, "human") == {
+        "class of page": {"a": "digital_clean"}, "type": {"a": "table", "b": "(none)"},
+        "origin": {"a": "human", "b": "human", "t": "templated"},
+    }  # fmt: skip
+
+
+def test_the_depth_from_which_quality_falls():
+    names = [f"q{place}" for place in range(8)]
+    table = pd.DataFrame({0: [0.0] * 8, 10: [1.0] * 8, 20: [1.0, 0.5] * 4}, index=names)
+    turn = depths.turning(LINE, by_depth(table), "r", "rr")
+    assert (turn.baseline, turn.candidate, turn.delta) == ("10", "20", -0.25) and turn.high < 0
+    assert views.turning_sentence(turn).startswith(
+        "The mean is highest with 10 candidates; from there to 20 it changes by −0.250"
+    )
+    assert "not separated" not in views.turning_sentence(turn)
+    flat = pd.DataFrame({0: [0.0] * 8, 10: [1.0] * 8, 20: [1.0] * 8}, index=names)
+    level = depths.turning(LINE, by_depth(flat), "r", "rr")
+    assert level.baseline == "10" and level.delta == 0, "of equal means the shallower"
+    assert "not separated from no change" in views.turning_sentence(level)
+    rising = table.set_axis([0, 20, 10], axis=1)[[0, 10, 20]]
+    assert depths.turning(LINE, by_depth(rising), "r", "rr") is None
+    assert views.turning_sentence(None) == "No depth has a higher mean than the deepest."
+
+
+def test_repeats_are_said_in_one_sentence():
+    totals = pd.DataFrame({"fastest_repeat_ms": [10.0, 10.0, 10.0], "slowest_repeat_ms": [10.0, 12.0, 15.0]})
+    ran = pd.DataFrame({"reason": ["", ""]})
+    words = views.repeats_sentence(totals, ran, 3)
+    assert (
+        "asked 3 times" in words
+        and "every repeat gave the same hits" in words
+        and "1.20 times" in words
+        and "1.50 times at most" in words
+    )
+    broke = pd.DataFrame({"reason": ["ValueError: asked again, it returned other hits than at first"]})
+    assert "1 system(s) answered otherwise" in views.repeats_sentence(totals, broke, 3)
+    assert "one repeat shows no spread" in views.repeats_sentence(totals, ran, 1)

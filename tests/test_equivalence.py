@@ -63,7 +63,8 @@ def test_tests_that_disagree_are_named():
 
 
 def test_no_variation_is_no_proof():
-    assert equivalence.claim([0.0] * 30, 0.05).verdict == "no variation"
+    assert equivalence.claim([0.0] * 30, 0.05).verdict == "same values"
+    assert equivalence.claim([0.0], 0.05).verdict == equivalence.claim([0.02] * 9, 0.05).verdict == "no variation"
     assert equivalence.claim([0.01], 0.05).verdict == "no variation"
 
 

@@ -63,6 +63,10 @@ def seen(*gains):
         (seen(1, -1, 0, 1), "judged@4", 3 / 4),
         (seen(1, -1, 0, 1), "bpref", (1 + 1 - 1 / 1) / 2),
         (seen(-1, -1, 1), "bpref", 1.0),
+        # ten returned, two judged, the one that counts at rank 3: holes change no score, and are seen in another column
+        (seen(None, None, 1, None, 0, *[None] * 5), "judged@10", 0.2),
+        (seen(None, None, 1, None, 0, *[None] * 5), "rr", 1 / 3),
+        (seen(None, None, 1, None, 0, *[None] * 5), "condensed_rr", 1.0),
         # rank 2 was not judged: condensed, ranks 3 and 4 move up
         (seen(0, None, 1, 2), "condensed_rr", 1 / 2),
         (seen(0, None, 1, 2), "condensed_recall@2", 1 / 2),

@@ -38,7 +38,10 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "52_ranking",
         "52_simulation",
         "54_published",
+        "55_labels",
+        "56_planning",
         "60_abstention",
+        "65_groundedness",
     ]
     for path in NOTEBOOKS:
         source = build.read_source(PROJECT, path.stem)

@@ -115,6 +115,42 @@ def test_labels_are_what_the_pages_print(tmp_path, inside):
     assert [(page.index, page.label) for page in layout.pages] == [(0, "i"), (1, "1"), (2, "2")]
 
 
+@pytest.mark.parametrize(
+    ("prefix", "shown"),
+    [
+        (b"(Annex\\(1\\) )", "Annex(1) 1"),
+        (b"<FEFF015F002D>", "ş-1"),
+        (b"(\xfe\xff\x00A\x00-)", "A-1"),
+        (b"(A/B \\101 )", "A/B A 1"),
+        (b"(\xe9-)", "é-1"),
+        (b"()", "1"),
+    ],
+)
+def test_prefixes_of_labels_are_text_and_not_what_the_file_writes(tmp_path, prefix, shown):
+    labels = b"<</Type/Catalog/Pages 2 0 R/PageLabels<</Nums[0<</S/D/P%s>>]>>>>" % prefix
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]>>"
+    _, layout = pdf.read(raw_pdf(tmp_path / "a.pdf", labels, ONE_PAGE, page), "a.pdf")
+    assert layout.pages[0].label == shown and not layout.signals[0].unreadable
+
+
+def test_pages_beyond_the_count_are_told_of(tmp_path):
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]>>"
+    inner = b"<</Type/Pages/Parent 2 0 R/Kids[4 0 R 5 0 R]/Count 2>>"
+    for count, dropped in ((2, 1), (3, 0)):
+        tree = b"<</Type/Pages/Kids[3 0 R 6 0 R]/Count %d>>" % count
+        path = raw_pdf(tmp_path / "a.pdf", CATALOG, tree, inner, page, page, page)
+        for layout in (pdf.read(path, "a.pdf")[1], pdf.pages(path, "a.pdf", workers=2)[1]):
+            assert len(layout.pages) == count and all(page.repaired == bool(dropped) for page in layout.signals)
+            assert any("1 more than it counts" in note for note in layout.notes) == bool(dropped)
+
+
+def test_labels_that_begin_on_a_later_page_harm_no_page_before(tmp_path):
+    catalog = b"<</Type/Catalog/Pages 2 0 R/PageLabels<</Nums[1<</S/r>>]>>>>"
+    tree, page = b"<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>", b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]>>"
+    _, layout = pdf.read(raw_pdf(tmp_path / "a.pdf", catalog, tree, page, page), "a.pdf")
+    assert [page.label for page in layout.pages] == ["1", "i"] and not layout.signals[0].unreadable
+
+
 def test_ligatures_unknown_glyphs_and_nul(tmp_path):
     """Codes 1, 2, 3 and 5 are mapped to the ligature fi, to NUL, to half a surrogate and to a soft hyphen; code 4 to nothing."""
     cmap = b"""/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /X def
@@ -136,6 +172,17 @@ def test_ligatures_unknown_glyphs_and_nul(tmp_path):
     assert "\x00" not in document.text and document.text.endswith("\ufffd")
     document.text.encode("utf-8")
     assert layout.signals[0].removed_chars in (0, 1)  # the library may drop the NUL itself
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("speci\x1ccation", 1), ("speci\x0ccation", 1), ("\x0crst", 1), ("sti\x0b, o\x0bend", 2), ("\x01\x02\x03", 3),
+        ("f\x00x\x01 = 0", 0), ("\x02", 0), ("a \x03 b", 0), ("name\tvalue\n", 0), ("", 0),
+    ],
+)  # fmt: skip
+def test_controls_harm_words_and_not_formulas(text, count):
+    assert pdfchild.harmed(text) == count
 
 
 def test_controls_and_half_surrogates_never_reach_a_text():

@@ -217,6 +217,11 @@ def test_control_characters_of_other_scripts_are_no_lost_ligatures():
     assert judge(JAPANESE, Signals(removed_chars=60))[0] == "digital_noisy"
 
 
+def test_ligatures_lost_from_one_word_in_a_few_spoil_a_page_and_brackets_of_formulas_do_not():
+    assert judge(ENGLISH, Signals(removed_chars=3))[0] == "digital_noisy"  # of 340 characters
+    assert judge(ENGLISH, Signals(removed_chars=1))[0] == "digital_clean"
+
+
 def test_an_image_alone_on_a_page_is_a_scan_however_small():
     assert judge("", Signals(image_coverage=0.13))[0] == "likely_scanned"
     assert judge("", Signals(image_coverage=0.13, vectors=3))[0] == "low_text"

@@ -330,3 +330,25 @@ def test_the_style_sheet_defines_every_colour_in_both_themes():
             assert f"{variable}: #" in light and f"{variable}: #" in dark.split("}")[0]
     for colour in figures.COLOURS:
         assert colour in light, "the fallback in the figure is the light colour"
+
+
+def test_numbers_at_the_ends_of_lines_do_not_cover_one_another(monkeypatch):
+    """Two lines that end at nearly one point: both depths are written, apart."""
+    kept = []
+    rows = pd.DataFrame({
+        "system": ["x"] * 3 + ["y"] * 3, "depth": [0, 40, 80] * 2, "mean": [0.5, 0.69, 0.7, 0.6, 0.695, 0.701],
+        "mean_ms": [10, 30, 50.0, 9, 29, 49.5],
+    })  # fmt: skip
+    rows = rows.assign(
+        low=rows["mean"] - 0.1, high=rows["mean"] + 0.1, p50_ms=rows["mean_ms"], p95_ms=rows["mean_ms"] + 5
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(figures, "_svg", lambda fig: kept.append(fig) or "<svg></svg>")
+        patch.setattr(figures, "_inline", lambda svg, alt: svg)
+        figures.quality_vs_latency(rows.assign(engine=rows["system"]), metric="rr", caption="Words.")
+    (fig,) = kept
+    fig.canvas.draw()
+    notes = [note for note in fig.axes[0].texts if note.get_text() in ("0", "40", "80")]
+    assert sorted(note.get_text() for note in notes) == ["0", "0", "80", "80"]
+    boxes = [note.get_window_extent() for note in notes]
+    assert not any(one.overlaps(two) for place, one in enumerate(boxes) for two in boxes[:place])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from localeval import simulation, stats
+from localeval import figures, gate, simulation, stats, views
 from localeval.records import BadInput, Comparison
 from localeval.simulation import Setup
 
@@ -35,27 +33,14 @@ def test_many_samples_at_once_go_through_the_procedure_of_the_report(n):
         assert said[i] == (stats.verdict(one) in ("better", "worse"))
 
 
-def test_t_against_scipy():
-    samples = np.random.default_rng(1).normal(0.1, 0.4, (20, 12))
-    theirs = [scipy_stats.ttest_1samp(sample, 0).pvalue for sample in samples]
-    assert simulation.t_p(samples) == pytest.approx(theirs, rel=1e-10)
-    flat = simulation.t_p(np.array([[0.0, 0.0, 0.0], [0.1, 0.1, 0.1]]))
-    assert flat[0] == 1 and math.isnan(flat[1])
-    assert np.isnan(simulation.t_p(np.array([[0.2]]))).all()
-
-
-def test_mcnemar_by_hand_and_against_scipy():
-    """Six wins and no loss: both tails of six coins, 2 / 64. Nothing decided, or as many on each side: 1."""
-    assert simulation.mcnemar_p([6, 0, 3, 5], [0, 0, 3, 0]).tolist() == pytest.approx([2 / 64, 1.0, 1.0, 2 / 32])
-    for won, lost in [(1, 0), (9, 2), (4, 12), (30, 31)]:
-        theirs = scipy_stats.binomtest(won, won + lost).pvalue
-        assert float(simulation.mcnemar_p([won], [lost])[0]) == pytest.approx(theirs)
-
-
-def test_holm_of_many_families_is_holm_of_each():
-    p_values = np.random.default_rng(2).random((30, 5)) ** 3
-    for own, got in zip(p_values, simulation.holm_adjusted(p_values), strict=True):
-        assert got == pytest.approx(stats.holm(list(own)))
+def test_zero_one_differences_have_the_test_that_the_report_prints():
+    samples = np.random.default_rng(2).choice([-1.0, 0.0, 0.0, 1.0], size=(30, 20))
+    p_values = simulation.report_p(samples, SMALL, True)
+    for sample, p in zip(samples, p_values, strict=True):
+        before = {str(i): float(one < 0) for i, one in enumerate(sample)}
+        after = {str(i): float(one > 0) for i, one in enumerate(sample)}
+        assert p == stats.compare(before, after, metric="p@1", rule="r", names=("a", "b")).p_value
+    assert simulation.report_p(samples, SMALL, False).tolist() == simulation.permutation_p(samples, SMALL).tolist()
 
 
 def test_signs_by_coin_keep_sizes_and_have_the_mean():
@@ -110,7 +95,7 @@ def test_tests_keep_their_level_and_a_broken_one_would_not():
     assert rates["centred", "paired t"]["rate"] == pytest.approx(0.05, abs=0.025)
     assert not any(row["test"].startswith("McNemar") for row in rows)
     for null in ("signs by coin", "centred"):
-        both = rates[null, "verdict (permutation and interval)"]["rate"]
+        both = rates[null, "verdict"]["rate"]
         parts = ("sign-flip permutation", "bootstrap interval without zero")
         assert both <= min(rates[null, part]["rate"] for part in parts)
     found = simulation.decisions(simulation.centred(SCORES, MANY, MANY.generator("z")) + 0.5, MANY)
@@ -119,7 +104,7 @@ def test_tests_keep_their_level_and_a_broken_one_would_not():
 
 def test_mcnemar_is_simulated_where_differences_are_wins_and_losses():
     differences = np.array([1.0] * 8 + [-1.0] * 5 + [0.0] * 12)
-    rows = simulation.false_positives(differences, MANY, name="wins", binary=True)
+    rows = simulation.false_positives(differences, MANY, name="wins", zero_one=True)
     (own,) = [row for row in rows if row["test"].startswith("McNemar")]
     assert own["null"] == "signs by coin" and own["rate"] < 0.05
 
@@ -147,9 +132,16 @@ def test_the_gate_needs_both_locks():
     flags = {rule: list(flags) for rule, flags in simulation.gate_rules(samples, 0.03, SMALL).items()}
     assert flags["drop significant"] == [True, True, False, False]
     assert flags["drop above the minimum"] == [True, False, True, False]
-    assert flags["both: the gate"] == [True, False, False, False]
+    assert flags["both: the gate fails"] == [True, False, False, False]
+    for sample, failed in zip(samples, flags["both: the gate fails"], strict=True):
+        sides = [
+            pd.DataFrame({"system": "a", "query_id": [f"q{i:02d}" for i in range(20)], "value": side})
+            for side in (np.zeros(20), sample)
+        ]
+        (drop,) = gate.drops(*sides, min_effect=0.03, n_resamples=500)
+        assert (drop.status == "FAIL") == failed
     rows = {row["rule"]: row["rate"] for row in simulation.gate_errors(SCORES - 0.5, 0.03, MANY, name="g")}
-    assert rows["both: the gate"] <= min(rows["drop significant"], rows["drop above the minimum"]) < 0.06
+    assert rows["both: the gate fails"] <= min(rows["drop significant"], rows["drop above the minimum"]) < 0.06
 
 
 def test_power_at_the_minimum_detectable_effect_is_four_in_five():
@@ -208,11 +200,12 @@ def test_designated_pairs_come_first_and_exploratory_ones_stand_in():
 def test_a_study_without_comparisons_gives_empty_tables():
     for table in (
         simulation.described([]), simulation.interval_coverage([], SMALL, bool), simulation.test_errors([], SMALL, bool),
-        simulation.rule_errors([], 0.03, SMALL), simulation.power_at_mde([], 0.03, SMALL), simulation.first_curve([], 0.03, SMALL)[1],
+        simulation.rule_errors([], 0.03, SMALL, bool), simulation.power_at_mde([], 0.03, SMALL), simulation.first_curve([], 0.03, SMALL)[1],
     ):  # fmt: skip
         assert table.empty and len(table.columns) > 3
     assert (
-        simulation.sides([]) == [] and simulation.pooled(simulation.rule_errors([], 0.03, SMALL), ["of", "rule"]).empty
+        simulation.sides([]) == []
+        and simulation.pooled(simulation.rule_errors([], 0.03, SMALL, bool), ["of", "rule"]).empty
     )
 
 
@@ -238,3 +231,40 @@ def test_pooled_rates_count_all_simulations():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(BadInput):
         Setup(**wrong)
+
+
+# To read
+
+
+def test_the_power_curve_says_its_numbers_in_words():
+    rows = simulation.power_curve(
+        simulation.pairs(study(), comparison_rows(("ndcg@10", "r", "a", "b", 20, True)))[0], 0.03, SMALL
+    )
+    shifted = rows[rows["way"] == "shifted"].assign(system=rows["test"])
+    figure = figures.power_curve(shifted, mde=0.2, caption="Found.")
+    assert figure.alt.startswith(
+        "Power against the true difference; minimum detectable effect 0.200. sign-flip permutation at 0.000"
+    )
+    assert "gate at" in figure.alt and "<svg" in figure._repr_html_()
+
+
+def test_rates_are_read_with_their_error_and_a_single_comparison_has_no_range():
+    rows = pd.DataFrame(
+        {"of": ["x", "x", "y"], "rule": ["r"] * 3, "rate": [0.1, 0.3, 0.5], "simulations": [100, 300, 10]}
+    )
+    table = views.rates(simulation.pooled(rows, ["of", "rule"]), ["of", "rule"])
+    assert table["rate"][0] == "25.0% [21.0%, 29.5%]" and table["of single ones"].tolist() == ["10.0% to 30.0%", "—"]
+
+
+def test_the_answer_quotes_what_was_simulated():
+    some = simulation.pairs(study(), comparison_rows(("ndcg@10", "r", "a", "b", 20, True)))
+    never = lambda metric: False
+    coverage = simulation.pooled(simulation.interval_coverage(some, SMALL, never), ["of", "kind"])
+    level = simulation.pooled(simulation.test_errors(some, SMALL, never), ["null", "test"])
+    called = simulation.pooled(simulation.rule_errors(some, 0.03, SMALL, never), ["of", "rule"])
+    told = views.simulation_answer(coverage, level, called, simulation.power_at_mde(some, 0.03, SMALL), 0.05, len(some))
+    assert (
+        "A family of size 1 " in told
+        and f"{called.set_index(['of', 'rule']).loc[('family', 'Holm'), 'rate']:.1%} of the samples" in told
+    )
+    assert views.simulation_answer(coverage, level, called, None, 0.05, 0).startswith("No comparison of this study")

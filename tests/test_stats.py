@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localeval import stats
@@ -199,3 +199,207 @@ def test_a_comparison_names_its_stratum_and_holm_counts_the_whole_family():
     assert alone["delta"][0] == got["delta"][0] and alone["p_adjusted"][0] == alone["p_value"][0]
     with pytest.raises(BadInput, match="entry 1 must be"):
         stats.compare_designated(scores, [["p@1", "r", "a"]], "human")
+
+
+# What was added for whole leaderboards, checked against independent implementations
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 20), (20, 20), (7, 31), (1, 1)])
+def test_wilson_agrees_with_statsmodels(hits, n):
+    from statsmodels.stats.proportion import proportion_confint
+
+    assert stats.wilson(hits, n) == pytest.approx(proportion_confint(hits, n, method="wilson"), abs=1e-12)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_corrections_agree_with_statsmodels(p):
+    from statsmodels.stats.multitest import multipletests
+
+    assert stats.holm(p) == pytest.approx(multipletests(p, method="holm")[1].tolist())
+    assert stats.benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1].tolist())
+
+
+def test_benjamini_hochberg_by_hand():
+    # p * m / rank: .01 * 4, .04 * 2, .03 * 4 / 3 and .2, each no more than the next one up.
+    assert stats.benjamini_hochberg([0.2, 0.01, 0.04, 0.03]) == pytest.approx([0.2, 0.04, 0.16 / 3, 0.16 / 3])
+
+
+@pytest.mark.parametrize(("better", "worse"), [(9, 2), (2, 9), (0, 0), (1, 0), (30, 18), (6, 6)])
+def test_mcnemar_agrees_with_statsmodels_and_with_all_patterns_of_signs(better, worse):
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    d = np.array([1.0] * better + [-1.0] * worse + [0.0] * 20)
+    got = stats.mcnemar(d[:, None])[0]
+    assert got == pytest.approx(mcnemar([[10, worse], [better, 10]], exact=True).pvalue, abs=1e-12)
+    if better + worse <= 13:
+        assert got == pytest.approx(stats.sign_flip(d), abs=1e-12)
+
+
+def test_paired_t_agrees_with_scipy():
+    from scipy.stats import ttest_rel
+
+    rng = np.random.default_rng(0)
+    one, two = rng.random((2, 40, 5))
+    assert stats.paired_t(two - one) == pytest.approx(ttest_rel(two, one).pvalue, rel=1e-9)
+    assert np.isnan(stats.paired_t(np.ones((5, 1)))).all() and np.isnan(stats.paired_t(np.ones((1, 1)))).all()
+
+
+def test_zero_differences_change_no_p():
+    """Of 60 questions five differ: 32 patterns are all there are, however many questions agree."""
+    d = np.array([0.3, 0.2, 0.4, 0.1, 0.5] + [0.0] * 55)
+    assert stats.sign_flip(d) == stats.sign_flip(d[:5]) == 2 / 32
+
+
+def test_a_comparison_of_hits_is_mcnemars_and_of_grades_is_not():
+    hits = {f"q{n:02d}": float(n % 2) for n in range(40)}
+    more = hits | {f"q{n:02d}": 1.0 for n in range(0, 16, 2)}
+    got = stats.compare(hits, more, metric="p@1", rule="r", names=("a", "b"))
+    assert got.test == "exact McNemar" and got.p_value == 2 / 2**8 and got.differ == 8
+    grades = stats.compare(hits, more | {"q39": 0.9}, metric="rr", rule="r", names=("a", "b"))
+    assert grades.test == "exact sign flip" and grades.differ == 9
+    rng = np.random.default_rng(0)
+    wide = [{f"q{n:02d}": value for n, value in enumerate(rng.random(40))} for _ in "ab"]
+    assert stats.compare(*wide, metric="rr", rule="r", names=("a", "b")).test == "sign flip, 10,000 draws"
+
+
+def test_tests_that_disagree_are_flagged():
+    """Fourteen of ninety differ, eleven of them for the candidate: McNemar .057, t .032."""
+    one = {f"q{n:02d}": float(n < 3) for n in range(90)}
+    two = {f"q{n:02d}": float(3 <= n < 14) for n in range(90)}
+    rows = [
+        (name, "r", "p@1", q, v, "scored", "human") for name, side in (("a", one), ("b", two)) for q, v in side.items()
+    ]
+    scores = pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
+    (row,) = stats.compare_designated(scores, [["p@1", "r", "a", "b"]], "human").to_dict("records")
+    assert row["p_value"] == pytest.approx(0.0574, abs=1e-4) and row["p_t"] == pytest.approx(0.0317, abs=1e-3)
+    assert row["tests_disagree"] and row["family_size"] == 1
+
+
+def test_questions_needed_agree_with_statsmodels():
+    from statsmodels.stats.power import NormalIndPower
+
+    n = NormalIndPower(ddof=0).solve_power(0.05 / 0.3, alpha=0.05, power=0.8, ratio=0)
+    assert stats.questions_needed(0.3, 0.05) == math.ceil(n) == 283
+    assert stats.questions_needed(0.3, 0.05, sides=1) < 283
+    for sd, effect in ((0.0, 0.1), (float("nan"), 0.1), (0.3, 0.0)):
+        assert stats.questions_needed(sd, effect) is None
+
+
+def test_the_number_needed_makes_the_effect_detectable():
+    d = np.random.default_rng(0).normal(0.05, 0.3, 283)
+    d = 0.05 + (d - d.mean()) * 0.3 / d.std(ddof=1)
+    assert stats.mde(d) == pytest.approx(0.05, rel=2e-3)
+
+
+# Values that are not there
+
+
+def test_values_that_are_not_defined_are_left_out_and_counted():
+    got = stats.interval([1.0, 0.5, float("nan"), float("nan")])
+    assert (got.mean, got.n, got.note) == (0.75, 2, "2 of 4 not defined")
+    nothing = stats.interval([float("nan")] * 3)
+    assert math.isnan(nothing.mean) and nothing.n == 0 and nothing.note == "no values; 3 of 3 not defined"
+    flat = stats.interval([1.0, float("nan")], binary=True)
+    assert flat.note == "no variation, n = 1: Wilson; 1 of 2 not defined" and flat.low < 0.21
+
+
+@pytest.mark.parametrize("bad", [float("inf"), -float("inf")])
+def test_an_infinite_value_is_an_error_and_no_mean(bad):
+    with pytest.raises(BadInput, match="is no score"):
+        stats.interval([0.1, bad])
+    with pytest.raises(BadInput, match="is no score"):
+        stats.compare({"a": 0.1, "b": bad}, {"a": 0.2, "b": 0.3}, metric="m", rule="r", names=("a", "b"))
+
+
+def test_pairs_need_both_values():
+    one, two = {"a": 0.1, "b": float("nan"), "c": 0.3, "d": 0.1}, {"a": 0.2, "b": 0.2, "c": float("nan"), "e": 0.5}
+    got = stats.compare(one, two, metric="m", rule="r", names=("a", "b"))
+    assert got.n == 1 and got.delta == pytest.approx(0.1) and stats.verdict(got) == "unresolvable"
+    with pytest.raises(ValueError, match="share no query"):
+        stats.compare({"a": float("nan")}, {"a": 1.0}, metric="m", rule="r", names=("a", "b"))
+
+
+def tidy(**systems):
+    rows = [(name, "r", "m", q, v, "scored", "human") for name, side in systems.items() for q, v in side.items()]
+    return pd.DataFrame(rows, columns=["system", "rule", "metric", "query_id", "value", "status", "origin"])
+
+
+def test_a_system_with_missing_questions_is_compared_on_those_it_has_and_says_so():
+    scores = tidy(a={f"q{n}": 0.1 * n for n in range(8)}, b={f"q{n}": 0.1 * n + 0.05 for n in range(6)}, c={"x": 1.0})
+    got = stats.compare_designated(
+        scores, [["m", "r", "a", "b"], ["m", "r", "a", "c"], ["m", "r", "b", "gone"]], "human"
+    )
+    assert got["n"].tolist() == [6, 0, 0]
+    assert got["reason"].tolist()[:2] == [
+        "questions without a pair are left out: 2 of a",
+        "no question has both scores",
+    ]
+    assert got["verdict"].tolist()[1:] == ["not_run"] * 2 and got["family_size"].dropna().tolist() == [1]
+
+
+def test_a_table_without_values_gives_no_figure_and_no_verdict():
+    nothing = tidy(a={"q": float("nan")}, b={"q": float("nan")})
+    (row,) = stats.compare_designated(nothing, [["m", "r", "a", "b"]], "human").to_dict("records")
+    assert (row["n"], row["verdict"]) == (0, "not_run")
+    (first, _) = stats.summary(nothing).to_dict("records")
+    assert math.isnan(first["mean"]) and first["n"] == 0 and first["note"].startswith("no values")
+    with pytest.raises(BadInput, match="no system has a figure"):
+        stats.best(stats.summary(nothing), "r", "m")
+    assert stats.summary(nothing.head(0)).empty and stats.compare_designated(nothing, [], "human").empty
+
+
+def test_one_question_resolves_nothing():
+    got = stats.compare({"q": 0.0}, {"q": 1.0}, metric="p@1", rule="r", names=("a", "b"))
+    assert got.p_value == 1.0 and math.isnan(got.low) and math.isnan(got.p_t) and stats.verdict(got) == "unresolvable"
+
+
+# Metrics of which less is better, and slices
+
+
+def test_less_time_is_better_and_the_delta_keeps_its_sign():
+    slow = {f"q{n:02d}": 10.0 + n % 3 for n in range(30)}
+    fast = {query: value - 4 + 0.1 * (value % 2) for query, value in slow.items()}
+    got = stats.compare(slow, fast, metric="ms", rule="warm/total", names=("slow", "fast"))
+    assert got.delta < 0 and stats.verdict(got) == "better"
+    back = stats.compare(fast, slow, metric="ms", rule="warm/total", names=("fast", "slow"))
+    assert stats.verdict(back) == "worse"
+    assert stats.direction("ms") == -1 and stats.direction("evidence_ndcg@10") == 1 and stats.direction("recall@5") == 1
+    summary = stats.summary(tidy(slow=slow, fast=fast).assign(metric="ms"))
+    assert stats.best(summary, "r", "ms")["system"] == "fast"
+
+
+def test_latency_is_a_metric_like_any_other():
+    timings = pd.DataFrame(
+        [
+            ("a", "q1", "total", 1, 0.002),
+            ("a", "q1", "total", 2, 0.004),
+            ("a", "q1", "encode", 1, 9.0),
+            ("a", "x", "total", 1, 1.0),
+        ],
+        columns=["system", "query_id", "phase", "repeat", "seconds"],
+    )
+    (row,) = stats.latency_scores(timings, {"q1": "human"}).to_dict("records")
+    assert row == {
+        "system": "a",
+        "rule": "warm/total",
+        "metric": "ms",
+        "query_id": "q1",
+        "value": pytest.approx(3.0),
+        "status": "scored",
+        "origin": "human",
+    }
+
+
+def test_slices_are_one_family_and_a_single_slice_is_none():
+    rng = np.random.default_rng(1)
+    one = {f"q{n:02d}": float(rng.random()) for n in range(60)}
+    two = {q: v + (0.3 if n < 20 else 0.0) + float(rng.normal(0, 0.05)) for n, (q, v) in enumerate(one.items())}
+    kind = {f"q{n:02d}": "abc"[n // 20] for n in range(60)}
+    got = stats.slices(
+        tidy(a=one, b=two), ["m", "r", "a", "b"], {"kind": kind, "all": dict.fromkeys(one, "x")}, "human"
+    )
+    assert got["slice"].tolist() == ["a", "b", "c"] and got["cut"].tolist() == ["kind"] * 3
+    assert got["verdict"].tolist() == ["better", "not separated", "not separated"]
+    assert got["p_adjusted"].tolist() == pytest.approx(stats.benjamini_hochberg(got["p_value"]))
+    assert stats.slices(tidy(a=one), ["m", "r", "a", "b"], {"kind": kind}, "human").empty

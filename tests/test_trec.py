@@ -762,6 +762,9 @@ def test_a_scan_without_text_is_a_finding_and_not_a_failure(tmp_path):
     code, said, _ = call("quality", tmp_path)
     assert code == 0 and "likely_scanned" in said and "scan.pdf: mixed_quality" in said and "1 page," in said
     assert "\n1 page with a text that OCR might better: 10_ingest of a study tries it, after 'make ocr'\n" in said
+    (tmp_path / "note.md").write_text("zzz qqq " * 40, encoding="utf-8")
+    code, said, _ = call("quality", tmp_path / "note.md")
+    assert code == 0 and "digital_noisy" in said and "OCR might" not in said, "no engine reads a text file"
 
 
 # --- pages of the report ---------------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ base        records, provenance, tokens, child
 reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid, engines, converters, calibration
 engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
             crossencoder, preview, pointwise
-labels      gold, drafting, grading, metrics, trec
-tables      tables, sweep, twins, damage, depth, pricing
-statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published
-answers     abstention, certainty
+labels      gold, drafting, judgements, grading, metrics, trec, holes
+tables      tables, sweep, arms, twins, damage, depth, pricing
+statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
+answers     abstention, certainty, endpoint, gguf, generation, replies, answering, groundedness, handcheck
 gates       gate, baseline, gatereport, leaderboard
 report      figures, report, views, build, book, commands, cli
 """

@@ -274,9 +274,14 @@ def _pick(part: pd.DataFrame, weight: np.ndarray, floor: float) -> dict:
     return missing | found | {"low": low, "high": high, "false_answers": false, "state": state}
 
 
+def digest(query_id: str, seed: int) -> bytes:
+    """An order, or a side, that a question has from its id alone, so that new questions move no old one."""
+    return hashlib.sha256(f"{seed}:{query_id}".encode()).digest()
+
+
 def side(query_id: str, seed: int) -> int:
-    """0 or 1: the fold of a question, from its id alone, so that new questions move no old one."""
-    return hashlib.sha256(f"{seed}:{query_id}".encode()).digest()[0] % 2
+    """0 or 1: the fold of a question."""
+    return digest(query_id, seed)[0] % 2
 
 
 def p_value(wrong: int, n: int, allowed: float) -> float:

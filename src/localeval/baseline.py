@@ -17,12 +17,13 @@ from pathlib import Path
 from localeval import __version__, build, gold, grading, metrics, tables
 from localeval import corpus as corpora
 from localeval.gate import Settings
-from localeval.provenance import digest, digest_json
+from localeval.provenance import digest, digest_json, digest_path
 from localeval.records import BadInput, Evidence, Graded, Hit, Query, ScoringRule, Span, Verdict, near
 
 VERSION = 1
 AGAIN = "make it again: localeval baseline {study} --reason TEXT"
 RAN = ("ok", "empty")
+JUDGED = ("units.jsonl", "queries.jsonl", "runs.csv", "gains.jsonl.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ def read_run(root: Path, study: str, settings: Settings, folder: str = "") -> Ru
     if not notebooks:
         raise BadInput(f"{folder}: holds no gains.jsonl.gz beside a runs.csv; first run: localeval run {study}")
     notes = _freshness(root, study, folder, published, ("10_ingest", "20_gold", *notebooks))
+    _untouched(at, ("10_ingest", "20_gold", *notebooks))
     everything = gold.read_resolved(_file(at / "20_gold" / "queries.jsonl"))
     origin = gold.stratum(everything, settings.origin)
     queries = {query.query_id: query for query in everything if query.origin == origin}
@@ -165,6 +167,15 @@ def _freshness(root: Path, study: str, folder: str, published: bool, notebooks: 
     said = ["judged are the published results; nothing was executed here"] if published else []
     said += [f"published before the present code, parameters or data: {', '.join(old)}"] if old else []
     return tuple(said)
+
+
+def _untouched(at: Path, notebooks: Iterable[str]) -> None:
+    """Bad input when a file that is judged is no longer the one its notebook signed."""
+    for name in notebooks:
+        signed = _record(at / name).get("artefacts", {})
+        for file in (file for file in JUDGED if (at / name / file).is_file()):
+            if signed.get(file) != digest_path(at / name / file):
+                raise BadInput(f"{at / name / file}: changed after it was written; run the study again")
 
 
 def _facts(at: Path, notebooks: Iterable[str], queries: Iterable[Query]) -> dict:

@@ -31,9 +31,9 @@ Z = 1.959964  # of the normal distribution, for 95 %
 def read_labels(path: Path) -> pd.DataFrame:
     """The class of each labelled page: doc_id, page_index (from 0), label. Raises `BadInput` with what to write."""
     frame = _read(path, ("doc_id", "page_index", "label"), CLASSES, "one line a page, pages counted from 0")
-    wrong = frame[~frame["page_index"].str.fullmatch(r"\d+")]
+    wrong = frame[~frame["page_index"].str.fullmatch(r"[0-9]{1,9}")]
     if len(wrong):
-        raise BadInput(f"{path}: page_index {wrong['page_index'].iloc[0]!r} is no whole number; pages count from 0")
+        raise BadInput(f"{path}: page_index {wrong['page_index'].iloc[0]!r} is no number of a page; pages count from 0")
     return frame.assign(page_index=frame["page_index"].astype(int))
 
 
@@ -51,7 +51,7 @@ def _read(path: Path, columns: Sequence[str], known: Sequence[str], rows: str) -
             f"{path}: no such file, and without labels nothing can be calibrated; take doc_id and page_index from pages.csv "
             f"of 10_ingest, look at the pages, and {shape}"
         ) from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
+    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):  # a folder, among others
         raise BadInput(f"{path}: not a table; {shape}") from None
     missing = [name for name in columns if name not in frame.columns]
     if missing or frame.empty:
@@ -389,11 +389,14 @@ def read_kept(path: Path) -> pd.DataFrame:
     shape = f"it needs {', '.join(KEPT)}"
     try:
         frame = pd.read_csv(path).rename(columns={"f1": "word_f1", "confidence": "word_confidence"})
-    except (FileNotFoundError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
+    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
         raise BadInput(f"{path}: not a table in UTF-8; {shape}") from None
     missing = [name for name in KEPT if name not in frame.columns]
     if missing:
         raise BadInput(f"{path}: no column {missing[0]!r}; {shape}")
+    for name in ("page", "word_f1", "word_confidence"):
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            raise BadInput(f"{path}: the column {name} must hold numbers")
     frame = frame.fillna({"word_f1": 0.0, "word_confidence": 0.0})
     if not frame["word_f1"].between(0, 1).all():
         raise BadInput(f"{path}: word_f1 must lie between 0 and 1")

@@ -78,6 +78,8 @@ DESCRIPTIONS = {
     "difference that this many queries could show.",
     "quality": "Classes every page of a PDF or of a folder of documents, and gives a verdict on each document. Files that "
     "cannot be read are listed with the reason; the exit code is 1 when none could be.",
+    "judge": "Reads a worklist of 55_labels that somebody filled in, checks every line, and adds its judgements to "
+    "data/STUDY/judgments.jsonl. Nothing is added where one line is wrong, and nothing that was there is changed.",
 }
 HELP = {
     "run": "execute the notebooks of a study that are not fresh",
@@ -91,6 +93,7 @@ HELP = {
     "score": "score a run against judgements (TREC, BEIR)",
     "compare": "compare two runs on the same judgements",
     "quality": "page classes and verdicts of PDF files",
+    "judge": "take a filled worklist into the judgements of a study",
 }
 
 
@@ -106,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     functions = {"run": _run, "book": _book, "check": _check, "list": _list, "doctor": _doctor}
     functions |= {"gate": _gate, "baseline": _baseline, "leaderboard": _leaderboard}
     functions |= {"score": commands.score, "compare": commands.compare, "quality": commands.quality}
+    functions |= {"judge": commands.judge}
     parsers = {
         name: subparsers.add_parser(name, help=HELP[name], description=DESCRIPTIONS[name], allow_abbrev=False)
         for name in functions

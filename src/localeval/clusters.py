@@ -15,6 +15,9 @@ import pandas as pd
 from localeval import stats
 from localeval.records import Query
 
+FEWEST_CLUSTERS = (
+    6  # with fewer, no flip of whole clusters can reach p = 0.05, and resampled ones pretend to a certainty
+)
 FEW_CLUSTERS = 20  # below it an interval from resampled clusters tends to be too narrow
 
 RULE = (
@@ -41,8 +44,9 @@ def across(queries: Iterable[Query]) -> int:
 @dataclass(frozen=True, slots=True)
 class Clustered:
     """A comparison with whole clusters drawn. low, high, p_value: of the clusters. design_effect: the variance of the mean over
-    what it were if questions were independent; n_effective: n over it. within, between: the share of that variance that more
-    questions in the same clusters would take away, and the share that only more clusters would."""
+    what it were if questions were independent; n_effective: n over it, and never above n: an effect below 1 is mostly chance.
+    within, between: the share of that variance that more questions in the same clusters would take away, and the share that
+    only more clusters would."""
 
     n: int
     clusters: int
@@ -62,20 +66,18 @@ def clustered(
 ) -> Clustered:
     """Paired differences with a cluster each: interval by drawing clusters, p by flipping the signs of whole clusters.
 
-    With one cluster nothing is defined (NaN): there is no second document to be surprised by.
+    Below FEWEST_CLUSTERS interval and design effect are not defined (NaN), and with one cluster p is not either.
     """
     d, numbers = np.asarray(differences, dtype=float), stats.group_numbers(groups)
     n, count = len(d), len(set(groups))
-    low, high, p = np.nan, np.nan, np.nan
-    if count > 1:
-        p = stats.sign_flip(stats.group_sums(d, numbers), seed=seed, n_resamples=n_resamples)
-        if np.ptp(d) > stats.TIE:
-            low, high = stats.bounds(stats.resampled_means(d[:, None], seed, n_resamples, numbers))[0]
-    effect, (within, between) = design_effect(d, numbers), components(d, numbers)
-    return Clustered(
-        n, count, float(d.mean()), float(low), float(high), float(p), effect, n / effect if effect > 0 else np.nan, within, between,
-        advice(within, between, count),
-    )  # fmt: skip
+    low, high, effect, shares = np.nan, np.nan, np.nan, (np.nan, np.nan)
+    p = stats.sign_flip(stats.group_sums(d, numbers), seed=seed, n_resamples=n_resamples) if count > 1 else np.nan
+    if count >= FEWEST_CLUSTERS and np.ptp(d) > stats.TIE:
+        low, high = stats.bounds(stats.resampled_means(d[:, None], seed, n_resamples, numbers))[0]
+        effect, shares = design_effect(d, numbers), components(d, numbers)
+    effective = float(n / np.maximum(1.0, effect))
+    words = advice(*shares, count)
+    return Clustered(n, count, float(d.mean()), float(low), float(high), float(p), effect, effective, *shares, words)
 
 
 def design_effect(differences: np.ndarray, groups: np.ndarray) -> float:
@@ -108,22 +110,25 @@ def components(differences: np.ndarray, groups: np.ndarray) -> tuple[float, floa
     return (float(parts[0] / total), float(parts[1] / total)) if total > 0 else (float("nan"), float("nan"))
 
 
+ADVICE = {
+    "more questions": "questions of one document are no more alike than others, so each new one counts, about these documents or new ones",
+    "both": "more questions about these documents take away the larger part of the doubt, more documents the rest",
+    "more documents": "most of the doubt is about documents, and more questions about these would help little",
+    "documents are missing": "there are too few documents to say anything of others",
+    "cannot tell": "questions and documents cannot be told apart",
+}
+
+
 def advice(within: float, between: float, count: int) -> str:
-    """Whether more questions or more documents would narrow the interval, in words."""
-    if count < 2:
-        return "one document: nothing can be said of others, so documents are what is missing"
+    """Whether more questions or more documents would narrow the interval: one of ADVICE. within, between: shares of `components`."""
+    if count < FEWEST_CLUSTERS:
+        return "documents are missing"
     if np.isnan(within):
-        return "questions and documents cannot be told apart here"
-    if between <= 0.1:
-        return "questions of one document are no more alike than others: more questions help, about these documents or new ones"
-    if between >= 0.5:
-        return (
-            "most of the doubt is about documents: more questions about these would help little, more documents would"
-        )
-    return "both help: more questions about these documents take away the larger part of the doubt, more documents the rest"
+        return "cannot tell"
+    return "more questions" if between <= 0.1 else "more documents" if between >= 0.5 else "both"
 
 
-CLUSTERED = ("baseline", "candidate", "metric", "rule", "origin", *Clustered.__dataclass_fields__)
+CLUSTERED = ("number", "baseline", "candidate", "metric", "rule", "origin", *Clustered.__dataclass_fields__)
 
 
 def compare_designated(
@@ -136,13 +141,14 @@ def compare_designated(
 ) -> pd.DataFrame:
     """The designated comparisons that ran, with whole clusters resampled. clusters: query_id -> cluster. Columns: CLUSTERED.
 
-    designated: of `stats.compare_designated`. Questions without a cluster are left out.
+    designated: of `stats.compare_designated`; number: its row, from 1. Questions without a cluster are left out.
     """
     rows, known = [], scores[scores["query_id"].isin(list(clusters))]
-    for about in designated[designated["n"] > 0].to_dict("records"):
+    numbered = designated.assign(number=range(1, len(designated) + 1))
+    for about in numbered[numbered["n"] > 0].to_dict("records"):
         differences, queries, reason = stats.named_differences(known, about)
         if not reason:
             got = clustered(differences, [clusters[query] for query in queries], seed=seed, n_resamples=n_resamples)
             values = {name: getattr(got, name) for name in Clustered.__dataclass_fields__}
-            rows.append({name: about[name] for name in CLUSTERED[:5]} | values)
+            rows.append({name: about[name] for name in CLUSTERED[:6]} | values)
     return pd.DataFrame(rows, columns=list(CLUSTERED))

@@ -52,7 +52,7 @@ class _Once(argparse.Action):
 
 
 def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
-    """What the three commands take."""
+    """What these commands take."""
     score, compare, quality = (parsers[name] for name in ("score", "compare", "quality"))
     for parser, runs, epilog in ((score, "the run", SCORE), (compare, "a run; give two", COMPARE)):
         parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, epilog
@@ -78,6 +78,12 @@ def add_arguments(parsers: dict[str, argparse.ArgumentParser]) -> None:
     score.add_argument("--no-relevant", choices=("leave_out", "zero"), default="leave_out", help=empty)
     score.add_argument("--per-query", action="store_true", help="also print the values of each query")
     quality.add_argument("path", type=Path, help="a PDF, markdown or text file, or a folder of them")
+    judged = parsers["judge"]
+    judged.add_argument("study", help="a folder of params/")
+    judged.add_argument(
+        "file", type=Path, help="the filled worklist: worklist.csv of 55_labels, or .jsonl with the same keys"
+    )
+    judged.add_argument("--by", action=_Once, metavar="NAME", help="who judged, for lines that do not say")
     for parser in (score, compare, quality):
         parser.add_argument("--json", action="store_true", help="print JSON; what has no value is null")
 
@@ -369,16 +375,39 @@ def _quality_text(report: dict) -> Iterable[str]:
 
 
 def _ocr_text(pages: list[dict]) -> Iterable[str]:
-    """How many pages a study would read again; this command, which is to be quick, does not."""
+    """How many pages a study would read again; this command, which is to be quick, does not. A text file is no page to read."""
     from localeval.quality import DEFAULTS
 
-    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in pages)  # of a blank page: not a number
+    drawn = [page for page in pages if not page["doc_id"].lower().endswith((".md", ".txt"))]
+    wanting = sum(page["confidence"] < DEFAULTS.ocr_confidence for page in drawn)  # of a blank page: not a number
     if wanting:
         yield f"{_count(wanting, 'page')} with a text that OCR might better: 10_ingest of a study tries it, after 'make ocr'"
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
+
+
+def judge(arguments: argparse.Namespace) -> int:
+    """Takes the filled lines of a worklist into the judgements of a study; all of them, or none where one is wrong."""
+    from datetime import date
+
+    from localeval import judgements, tables
+
+    root = tables.find_root()
+    corpus, queries = tables.latest_inputs(root, arguments.study)
+    path = root / "data" / arguments.study / "judgments.jsonl"
+    before = judgements.load(path, corpus, queries)
+    rows, empty = judgements.read_worklist(
+        arguments.file, corpus, queries, before, by=arguments.by or "", today=date.today()
+    )
+    added = judgements.append(path, rows)
+    found = sum(row["grade"] > 0 for row in rows)
+    write(
+        f"{path.relative_to(root)}: {added} added, {len(rows) - added} were there already, {len(before) + added} in all\n"
+        f"of the file: {_count(len(rows), 'judgement')}, {found} with an answer; {_count(empty, 'line')} not filled in"
+    )
+    return 0
 
 
 def print_json(report: dict) -> None:

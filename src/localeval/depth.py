@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from localeval import metrics, stats
-from localeval.records import BadInput, Graded, near
+from localeval.records import BadInput, Comparison, Graded, near
 
 
 def oracle(graded: Graded, depth: int) -> Graded:
@@ -154,6 +154,62 @@ def moved(line: Line, scores: pd.DataFrame, rule: str, metric: str, depth: int) 
     frame = frame[frame["change"] != 0]
     order = frame["change"].abs().sort_values(ascending=False, kind="stable").index
     return frame.loc[order].reset_index()
+
+
+THIN = 10  # questions; a mean of fewer says little, whatever its interval
+BREAKDOWN = ["by", "group", "n", "before", "after", "gain", "low", "high", "per_100_ms", "thin"]
+
+
+def breakdown(
+    line: Line, scores: pd.DataFrame, groupings: dict[str, dict[str, str]], rule: str, metric: str, depth: int, mean_ms: pd.Series,
+    *, seed: int = stats.SEED,
+) -> pd.DataFrame:  # fmt: skip
+    """What reranking to one depth gains within groups of questions, a row a group. Columns: BREAKDOWN.
+
+    groupings: what questions are grouped by -> query id -> group; a question without a group is in none. gain: mean paired difference
+    to the first stage with its interval; thin: fewer than THIN questions. Groups are different questions: a difference between two
+    of them has no cause in what they are grouped by.
+    """
+    table, rows = values(line, scores, rule, metric), []
+    more = mean_ms[line.systems[depth]] - mean_ms[line.base]
+    for by, group_of in groupings.items():
+        for group, part in table.groupby(table.index.map(group_of), sort=True):
+            got = stats.compare(
+                part[0].to_dict(),
+                part[depth].to_dict(),
+                metric=metric,
+                rule=rule,
+                names=(line.base, line.systems[depth]),
+                seed=seed,
+            )
+            price = 100 * got.delta / more if more > 0 else np.nan
+            spread = (got.delta, got.low, got.high, price, got.n < THIN)
+            rows.append((by, group, got.n, part[0].mean(), part[depth].mean(), *spread))
+    return pd.DataFrame(rows, columns=BREAKDOWN)
+
+
+def groupings(queries, classes: dict[str, str], origin: str) -> dict[str, dict[str, str]]:
+    """What `breakdown` groups by: class of page and type of the questions of one origin, and the origin of all.
+
+    classes: query id -> class of the pages its evidence stands on.
+    """
+    own = [query for query in queries if query.answerable and query.origin == origin]
+    return {
+        "class of page": {query.query_id: classes[query.query_id] for query in own if query.query_id in classes},
+        "type": {query.query_id: query.category or "(none)" for query in own},
+        "origin": {query.query_id: query.origin for query in queries if query.answerable},
+    }
+
+
+def turning(line: Line, scores: pd.DataFrame, rule: str, metric: str, *, seed: int = stats.SEED) -> Comparison | None:
+    """The depth with the highest mean (tie: the shallower) as baseline against the deepest one; None where the deepest is the best."""
+    table = values(line, scores, rule, metric)
+    means = table.mean().round(12)
+    best, deepest = min(means.index, key=lambda depth: (-means[depth], depth)), max(table.columns)
+    if best == deepest:
+        return None
+    sides = table[best].to_dict(), table[deepest].to_dict()
+    return stats.compare(*sides, metric=metric, rule=rule, names=(str(best), str(deepest)), seed=seed)
 
 
 # A depth for each question

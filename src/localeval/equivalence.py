@@ -40,6 +40,7 @@ VERDICTS = {
     "worse": "worse by more than the margin",
     "not shown": "none of these is shown",
     "tests disagree": "the t test shows it and the bootstrap interval does not, or the reverse",
+    "same values": "equal on every question, so nothing can be tested",
     "no variation": "all differences are the same, so nothing can be tested",
 }
 
@@ -87,7 +88,7 @@ def claim(
 def decided(one: Claim, alpha: float = stats.ALPHA) -> Claim:
     """The claim with its verdict, from its p-values (corrected ones where they were put in) and its interval."""
     if np.isnan(one.low):
-        return replace(one, verdict="no variation")
+        return replace(one, verdict="same values" if one.n > 1 and abs(one.delta) <= stats.TIE else "no variation")
     low, high = (-one.high, -one.low) if one.lower_is_better else (one.low, one.high)
     tested = [p <= alpha for p in (one.p_equivalent, one.p_as_good, one.p_worse)]
     inside = [-one.margin < low and high < one.margin, low > -one.margin, high < -one.margin]

@@ -398,8 +398,8 @@ def quality_vs_latency(
     """What quality costs in time: mean latency on a log axis against mean quality, one point a system.
 
     rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. engine: a column that gives the colour. chunker: one that gives the
-    shape. depth: one whose values are written at the points, which a line then joins. The horizontal bar runs from P50 to P95;
-    the mean may lie outside it. budget_ms: where to draw the latency budget.
+    shape. depth: one whose values are written at both ends of a line that then joins the points. The horizontal bar runs from
+    P50 to P95; the mean may lie outside it. budget_ms: where to draw the latency budget.
     """
     rows = _rows(rows, "quality_vs_latency", "system mean low high mean_ms p50_ms p95_ms", metric=metric)
     _once(rows, "quality_vs_latency", ["system", "depth"] if "depth" in rows else ["system"])
@@ -409,6 +409,7 @@ def quality_vs_latency(
     groups = [name for name in ("engine", "chunker") if name in rows.columns] or ["system"]
     colour = dict(zip(rows[groups[0]].unique(), itertools.cycle(COLOURS)))
     shape = dict(zip(rows[groups[-1]].unique(), itertools.cycle(MARKERS)))
+    noted: list[tuple[dict, str]] = []
     with theme():
         fig, ax = _canvas(4.2)
         for key, part in rows.groupby(groups, sort=False):
@@ -417,20 +418,57 @@ def quality_vs_latency(
             ax.vlines(part["mean_ms"], part["low"], part["high"], color=own, linewidth=1, alpha=0.7)
             style = {"color": own, "marker": marker, "markeredgecolor": PAPER, "label": ", ".join(key)}
             ax.plot(part["mean_ms"], part["mean"], linestyle="-" if "depth" in part else "", linewidth=1, **style)
-            for row in part.to_dict("records") if "depth" in part else ():
-                _note(ax, f"{row['depth']:g}", (row["mean_ms"], row["mean"]), (5, 5), own, ha="left", va="bottom")
+            noted += (
+                [(row, own) for row in part.to_dict("records")[:: max(1, len(part) - 1)]] if "depth" in part else []
+            )
         _milliseconds(ax, rows, budget_ms)
         ax.set_xlabel("latency in milliseconds, log scale (dot: mean, bar: P50 to P95)")
         ax.set_ylabel(metric)
         ax.grid(True)
         ax.margins(y=0.12)
         _legend(fig, ax)
+        _apart(fig, ax, noted)
     said = interval(rows["mean"], rows["low"], rows["high"]) + _latency_text(rows)
     start = f"Scatter plot of {metric} against latency. "
     if budget_ms is not None:
         start += f"Budget {budget_ms:,.0f} ms. "
     names = rows["system"] + rows["depth"].map(" depth {:g}".format) if "depth" in rows else rows["system"]
     return Figure(fig, alt=alt or f"{start}{_listing(names, said, rows['mean'])}.", caption=caption)
+
+
+NOTE_PLACES = [
+    (dx, dy) for dy in (5, -13, 15, -23, 25, -33) for dx in (4, -12, 14, -22)
+]  # points beside a point, the nearest first
+
+
+def _apart(fig, ax, noted: list[tuple[dict, str]]) -> None:
+    """Depths at their points, each at the first place near it where it covers neither a point nor another number.
+
+    One that finds none is left out: its value is in the description and in the table, and two numbers on one another are neither.
+    """
+    for _ in range(2):  # the layout settles with the second
+        fig.canvas.draw()
+    points = [tuple(ax.transData.transform((row["mean_ms"], row["mean"]))) for row, _ in noted]
+    scale, taken = fig.dpi / 72, [_box(x, y, 8, 8, fig.dpi / 72) for x, y in points]
+    inside = ax.get_window_extent()
+    for (row, colour), (x, y) in zip(noted, points, strict=True):
+        text = f"{row['depth']:g}"
+        for dx, dy in NOTE_PLACES:
+            box = _box(x + (dx + 3 * len(text)) * scale, y + (dy + 4.5) * scale, 6 * len(text), 9, scale)
+            within = inside.x0 <= box[0] and box[2] <= inside.x1 and inside.y0 <= box[1] and box[3] <= inside.y1
+            if within and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                _note(ax, text, (row["mean_ms"], row["mean"]), (dx, dy), colour, ha="left", va="bottom")
+                break
+
+
+def _box(x: float, y: float, width: float, height: float, scale: float) -> tuple[float, float, float, float]:
+    """Left, bottom, right, top in dots, around a middle; width and height in points."""
+    return x - width * scale / 2, y - height * scale / 2, x + width * scale / 2, y + height * scale / 2
+
+
+def _overlap(one: tuple, two: tuple) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
 
 
 def _latency_text(rows: pd.DataFrame) -> pd.Series:
@@ -922,7 +960,8 @@ def paired_forest(rows: pd.DataFrame, *, label: str, caption: str, alt: str | No
         _dots(ax, rows, y, COLOURS[0], MARKERS[0])
         for place, row in zip(y, rows.to_dict("records"), strict=True):
             where = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
-            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", **where)
+            paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+            _note(ax, row["name"], (0, place), (0, 19), INK, ha="left", bbox=paper, **where)
             _note(ax, row["about"], (0, place), (0, 8), MUTED, ha="left", **where)
             _note(
                 ax, interval(row["mean"], row["low"], row["high"], "+.3f"), (1, place), (0, 8), INK, ha="right", **where
@@ -974,7 +1013,7 @@ def rank_ranges(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> 
             label="observed",
         )
         for place, mean in zip(y, rows["mean"], strict=True):
-            _beside(ax, place, f"{mean:.3g}")
+            _beside(ax, place, f"{mean:.3f}")
         _rows_axis(ax, rows["system"].tolist(), y)
         for place in y[1:]:
             if rows["group"][place] != rows["group"][place - 1]:
@@ -1057,3 +1096,31 @@ BOUND_STYLES = {
     "random order": {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.2},
     "oracle": {"color": COLOURS[2], "linestyle": (0, (6, 2)), "linewidth": 1.2},
 }
+
+
+# Groundedness
+
+
+def stage_bars(rows: pd.DataFrame, stages: Sequence[str], *, caption: str, alt: str | None = None) -> Figure:
+    """How many questions are left after each stage, a panel an origin: bars with their counts.
+
+    rows: origin, questions and a count for every stage.
+    """
+    rows = _rows(rows, "stage_bars", f"origin questions {' '.join(name for name in stages if ' ' not in name)}")
+    _once(rows, "stage_bars", ["origin"])
+    with theme():
+        fig, axes = _canvas(0.5 + len(rows) * (0.5 + 0.26 * len(stages)), len(rows), sharex=True, squeeze=False)
+        for ax, row, colour in zip(axes[:, 0], rows.to_dict("records"), COLOURS * 2, strict=False):
+            counts = [row[stage] for stage in stages]
+            ax.barh(range(len(stages)), [count / row["questions"] for count in counts], color=colour, height=0.66)
+            for y, count in enumerate(counts):
+                _beside(ax, y, f"{count:,}", colour)
+            _rows_axis(ax, list(stages), range(len(stages)))
+            ax.set(title=f"{row['origin']}, {row['questions']:,} questions", xlim=(0, 1))
+            _percent(ax.xaxis)
+        axes[-1, 0].set_xlabel("share of the answerable questions")
+    said = "; ".join(
+        f"{row['origin']}, of {row['questions']}: " + ", ".join(f"{stage} {row[stage]}" for stage in stages)
+        for row in rows.to_dict("records")
+    )
+    return Figure(fig, alt=alt or f"Questions left after each stage. {said}.", caption=caption)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 
 from localeval import metrics, sequential, stats
 from localeval.provenance import digest
@@ -195,11 +196,17 @@ def _sequential(name: str, before: dict, now: dict, min_effect: float, level: fl
     """In the order of hashed ids: fixed before anything was measured, and without the order in which people wrote them."""
     shared = sorted(before.keys() & now.keys(), key=digest)
     got = sequential.confidence_sequence([now[query] - before[query] for query in shared], level)
-    possible = sequential.confidence_sequence([-1.0] * got.n, level).high < 0
+    possible = _could_fail(got.n, level)
     how = f"confidence sequence up to {got.high:+.3f} at level {level:.2g}, n = {got.n}"
     status, reason = _judged(got.mean, got.high < 0, possible, min_effect, how)
     means = (math.fsum(side[query] for query in shared) / len(shared) for side in (before, now))
     return Drop(name, got.n, *means, got.mean, got.low, got.high, math.nan, math.nan, level, status, reason)
+
+
+@lru_cache
+def _could_fail(n: int, level: float) -> bool:
+    """Whether the largest drop there is, from 1 to 0 in every question, would be significant."""
+    return sequential.confidence_sequence([-1.0] * n, level).high < 0
 
 
 def _judged(delta: float, significant: bool, possible: bool, min_effect: float, how: str) -> tuple[str, str]:

@@ -9,7 +9,8 @@ One JSON object a line. The truth of a piece of evidence is its anchor, not its 
 
 Only `query_id`, `text` and `evidence` are required; of each piece of evidence `doc_id`, and for kind "span" `quote`.
 `evidence: []` means that the corpus does not answer the question. Kind "page" needs `page_index`, kind "section" has the
-heading as its `quote`, kind "document" needs nothing more.
+heading as its `quote`, kind "document" needs nothing more. `source` says where a label came from, where it was not written with the
+question: "pooled" is one that somebody found among the hits of systems.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import NamedTuple
 
 from localeval.chunking import sections
 from localeval.corpus import Corpus
-from localeval.records import EVIDENCE_KINDS, BadInput, Evidence, Query, Span
+from localeval.records import EVIDENCE_KINDS, SOURCES, BadInput, Evidence, Query, Span
 from localeval.tokens import UNSPACED, words
 
 CONTEXT = 32  # characters of anchor text kept on each side; more where they do not tell two places apart
@@ -72,6 +73,7 @@ MUST_BE = {
     "quote": _TEXT,
     "before": _TEXT,
     "after": _TEXT,
+    "source": (f"one of {', '.join(SOURCES)}", lambda value: isinstance(value, str) and value in SOURCES),
     "page_index": (
         "a whole number, 0 for the first page",
         lambda value: value is None or (_whole(value) and value >= 0),
@@ -445,10 +447,11 @@ def _evidence(item: dict, where: str, corpus: Corpus, texts: Texts) -> Evidence:
         raise BadInput(f"{where}: {doc_id} has no pages; leave out 'page_index', and quote instead of kind 'page'")
     if kind not in ("page", "document") and not _filled(item.get("quote")):
         raise BadInput(f"{where}: evidence of kind {kind!r} needs a 'quote', the exact words of {doc_id}")
-    rest = {key: item[key] for key in ("quote", "before", "after", "page_index") if key in item}
+    rest = {key: item[key] for key in ("quote", "before", "after", "page_index", "source") if key in item}
     if kind in ("page", "document", "section"):
         return Evidence(_whole_of(item, doc_id, kind, where, corpus), grade, kind, **rest)
     span, found = _one_place(item, doc_id, where, corpus, texts)
+    found |= {key: item[key] for key in ("source",) if key in item}
     return Evidence(span, grade, kind, **(found | {"quote": item["quote"]} if kind == "span" else rest))
 
 

@@ -406,12 +406,12 @@ def _board(root: Path, study: str, some: list[Path], strict: bool) -> dict:
             continue
         values[folder.name] = own
         rows.append({"name": folder.name} | _row(folder, own, asks.metric))
-    ranges, pairs = rank_ranges(values, asks)
+    ranges = ranked(values, asks, origin)
     shown = [
         row | {"rank_low": ranges[row["name"]][0], "rank_high": ranges[row["name"]][1]} for row in rows if "mean" in row
     ]
     return {
-        "study": study, "metric": asks.metric, "rule": asks.rule, "origin": origin, "alpha": asks.alpha, "pairs": pairs,
+        "study": study, "metric": asks.metric, "rule": asks.rule, "origin": origin, "alpha": asks.alpha,
         "rows": sorted(shown, key=lambda row: (-row["mean"], row["name"])),
         "left_out": [row for row in rows if "left_out" in row], "findings": findings,
     }  # fmt: skip
@@ -440,22 +440,20 @@ def _row(folder: Path, values: Mapping[str, float], metric: str) -> dict:
             "gains": checked, "harness": str(one.about["harness"]), "weights": one.about["weights"]}  # fmt: skip
 
 
-def rank_ranges(values: Mapping[str, Mapping[str, float]], asks: Settings) -> tuple[dict[str, tuple[int, int]], int]:
-    """Best and worst rank of each name that the data do not rule out, and how many pairs were compared.
+def ranked(values: Mapping[str, Mapping[str, float]], asks: Settings, origin: str) -> dict[str, tuple[int, int]]:
+    """Best and worst rank of each name that the data do not rule out (see `ranking.ranks`: all pairs together, at level 1 - alpha)."""
+    import pandas as pd
 
-    Every pair is a paired comparison, all of them one family with Holm's correction; a name stands below those that are
-    better and above those that are worse, and shares a range with the rest.
-    """
-    names = sorted(values)
-    pairs = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
-    compared = [stats.compare(values[a], values[b], metric=asks.metric, rule=asks.rule, names=(a, b)) for a, b in pairs]
-    better, worse = Counter(), Counter()
-    for one, adjusted in zip(compared, stats.holm([one.p_value for one in compared]), strict=True):
-        if adjusted <= asks.alpha and one.delta != 0:
-            winner, loser = (one.candidate, one.baseline) if one.delta > 0 else (one.baseline, one.candidate)
-            better[loser] += 1
-            worse[winner] += 1
-    return {name: (1 + better[name], len(names) - worse[name]) for name in names}, len(pairs)
+    from localeval import ranking
+
+    if len(values) < 2:
+        return dict.fromkeys(values, (1, 1))
+    rows = [(name, query, value) for name, own in values.items() for query, value in own.items()]
+    scores = pd.DataFrame(rows, columns=["system", "query_id", "value"])
+    scores = scores.assign(metric=asks.metric, rule=asks.rule, origin=origin)
+    board = ranking.panel(scores, asks.metric, asks.rule, origin)
+    table = ranking.ranks(board, ranking.pairs(board), alpha=asks.alpha)
+    return {row.system: (int(row.rank_low), int(row.rank_high)) for row in table.itertuples()}
 
 
 def lines(report: dict) -> Iterator[str]:
@@ -464,7 +462,7 @@ def lines(report: dict) -> Iterator[str]:
         yield f"no submission yet; make one: localeval leaderboard STUDY --export SYSTEM (writes {FOLDER}/STUDY/NAME)"
     for board in report["boards"]:
         yield f"{board['study']}: {board['metric']} under {board['rule']}, {board['origin']} questions"
-        width = max(4, *(len(row["name"]) for row in board["rows"])) + 2 if board["rows"] else 6
+        width = max(4, *(len(row["name"]) for row in (*board["rows"], *board["left_out"]))) + 2
         yield f"{'name':<{width}}{'ranks':<8}{'mean':>7}  {'95 % interval':<18}{'n':>4}  gains"
         for row in board["rows"]:
             ranks = (
@@ -474,8 +472,8 @@ def lines(report: dict) -> Iterator[str]:
             yield f"{row['name']:<{width}}{ranks:<8}{row['mean']:>7.4f}  {ends:<18}{row['n']:>4}  {row['gains']}"
         yield from (f"{row['name']:<{width}}not ranked: {row['left_out']}" for row in board["left_out"])
         yield (
-            f"order: mean, then name. Ranks: which this many questions do not rule out, by {board['pairs']} paired comparisons with "
-            f"Holm's correction at alpha {board['alpha']:g}\n"
+            "order: mean, then name. Ranks: those that this many questions do not rule out, "
+            f"all pairs compared together at alpha {board['alpha']:g}\n"
         )
     if report["checked"]:
         yield from (f"{one['level']}: {one['folder']}: {one['text']}" for one in report["findings"])

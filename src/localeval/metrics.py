@@ -20,7 +20,7 @@ Metric = Callable[[Graded, int | None], float]
 INFAP_EPSILON = 0.00001  # trec_eval's
 
 
-def _relevant(graded: Graded, cut: int | None) -> list[int]:
+def relevant_ranks(graded: Graded, cut: int | None) -> list[int]:
     """Ranks of relevant units down to the cut."""
     return [rank for rank, gain in graded.gains if gain > 0 and (cut is None or rank <= cut)]
 
@@ -29,13 +29,14 @@ def _all_relevant(graded: Graded) -> int:
     return sum(gain > 0 for gain in graded.ideal)
 
 
-def _dcg(gains: Iterable[tuple[int, float]], cut: int | None) -> float:
+def dcg(gains: Iterable[tuple[int, float]], cut: int | None) -> float:
+    """Discounted sum of the gains above 0 down to the cut. gains: (rank, gain)."""
     return math.fsum(gain / math.log2(rank + 1) for rank, gain in gains if gain > 0 and (cut is None or rank <= cut))
 
 
 def _ndcg(gains, ideal, cut) -> float:
-    best = _dcg(enumerate(sorted(ideal, reverse=True), 1), cut)
-    return _dcg(gains, cut) / best if best else 0.0
+    best = dcg(enumerate(sorted(ideal, reverse=True), 1), cut)
+    return dcg(gains, cut) / best if best else 0.0
 
 
 def ndcg(graded: Graded, cut: int | None = None) -> float:
@@ -50,35 +51,35 @@ def ndcg_exp(graded: Graded, cut: int | None = None) -> float:
 
 def rr(graded: Graded, cut: int | None = None) -> float:
     """Reciprocal rank of the first relevant unit; 0 when none stands above the cut. Its mean is called mrr."""
-    ranks = _relevant(graded, cut)
+    ranks = relevant_ranks(graded, cut)
     return 1 / ranks[0] if ranks else 0.0
 
 
 def p(graded: Graded, cut: int | None = None) -> float:
     """Precision: relevant units above the cut, over the cut (not over the number returned)."""
-    return len(_relevant(graded, cut)) / (cut or graded.ranked or 1)
+    return len(relevant_ranks(graded, cut)) / (cut or graded.ranked or 1)
 
 
 def recall(graded: Graded, cut: int | None = None) -> float:
     """Relevant units above the cut, over all relevant units. Cannot reach 1 when there are more of them than the cut."""
-    return len(_relevant(graded, cut)) / (_all_relevant(graded) or 1)
+    return len(relevant_ranks(graded, cut)) / (_all_relevant(graded) or 1)
 
 
 def success(graded: Graded, cut: int | None = None) -> float:
     """1 when at least one relevant unit stands above the cut, else 0."""
-    return float(bool(_relevant(graded, cut)))
+    return float(bool(relevant_ranks(graded, cut)))
 
 
 def ap(graded: Graded, cut: int | None = None) -> float:
     """Average precision: mean over all relevant units of the precision at their rank. Its mean is called map."""
-    ranks = _relevant(graded, cut)
+    ranks = relevant_ranks(graded, cut)
     return math.fsum(seen / rank for seen, rank in enumerate(ranks, 1)) / (_all_relevant(graded) or 1)
 
 
 def r_prec(graded: Graded, cut: int | None = None) -> float:
     """R-precision: relevant units among the first R, over R, the number of all relevant units. R is its cut; it takes no other."""
     total = _all_relevant(graded)
-    return len(_relevant(graded, total)) / total if total else 0.0
+    return len(relevant_ranks(graded, total)) / total if total else 0.0
 
 
 def bpref(graded: Graded, cut: int | None = None) -> float:

@@ -195,6 +195,10 @@ def _source(path: Path) -> bytes:
 def _notes(header: dict, pages: list[dict]) -> tuple[str, ...]:
     repaired = header["repaired"] or any(page["signals"]["repaired"] for page in pages)  # some damage shows late
     notes = ["the file is damaged and was repaired: pages or text may be missing"] if repaired else []
+    if header["dropped"]:
+        notes.append(
+            f"its list of pages holds {header['dropped']} more than it counts, which are not read; export it again"
+        )
     if header["restricted"]:
         notes.append("encrypted without a password to open it; its permissions may restrict copying")
     unreadable = [i for i, page in enumerate(pages, 1) if page["signals"]["unreadable"]]

@@ -52,7 +52,9 @@ def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: i
     count = document.page_count  # a failure can change the library's own count
     begin, end = count * part // parts, count * (part + 1) // parts
     labels = _labels(document)
-    yield _header(document, outline=form == "boxes" and not part and first is None) | {"first": begin, "end": end}
+    begins = not part and first is None
+    dropped = _dropped(document) if begins else 0
+    yield _header(document, dropped, outline=form == "boxes" and begins) | {"first": begin, "end": end}
     for index in range(begin if first is None else first, end):
         try:
             page = document.load_page(index)
@@ -81,15 +83,36 @@ def _refusal(document) -> dict | None:
         return _refused("page_tree", error)
 
 
-def _header(document, outline: bool) -> dict:
+def _header(document, dropped: int, outline: bool) -> dict:
     metadata = document.metadata or {}
     return {
         "pages": document.page_count,
-        "repaired": bool(document.is_repaired),
+        "repaired": bool(document.is_repaired or dropped),
+        "dropped": dropped,
         "restricted": bool(metadata.get("encryption")),
         "title": clean(metadata.get("title") or "")[0],
         "outline": _outline(document) if outline else [],
     }
+
+
+def _dropped(document) -> int:
+    """How many pages the file's tree of pages leads to beyond those it counts: the library reads as many as it counts."""
+    from pymupdf import mupdf
+
+    count = document.page_count
+    leaves = seen = 0
+    try:
+        waiting = [mupdf.pdf_dict_getp(mupdf.pdf_trailer(mupdf.pdf_specifics(document.this)), "Root/Pages")]
+        while waiting and seen <= 4 * count + 1000:  # a tree may bite its own tail
+            node, seen = waiting.pop(), seen + 1
+            kids = mupdf.pdf_dict_gets(node, "Kids")
+            leaves += not kids.m_internal and mupdf.pdf_is_dict(node)
+            waiting += [
+                mupdf.pdf_array_get(kids, i) for i in range(mupdf.pdf_array_len(kids) if kids.m_internal else 0)
+            ]
+    except Exception:  # a broken tree is told by its pages
+        return 0
+    return max(0, leaves - count) if not waiting else 0
 
 
 def _outline(document) -> list[tuple]:
@@ -110,21 +133,57 @@ def _outline(document) -> list[tuple]:
     return [(*entry, None if math.isnan(y) else y) for *entry, y in known]
 
 
-def _labels(document) -> list:
-    """The rules by which the file numbers its pages; asked for once, and not for each page, as `Page.get_label` does."""
+def _labels(document) -> list[tuple[int, str, str]]:
+    """The rules by which the file numbers its pages, `(first page, prefix, rule without it)`; asked for once, and not for each
+    page, as `Page.get_label` does."""
     try:
-        return sorted(document._get_page_labels())
+        return sorted((first, *_without_prefix(rule)) for first, rule in document._get_page_labels())
     except Exception:
         return []
 
 
-def _label(index: int, labels: list) -> str:
+_PREFIX = re.compile(r"/P\s*(?:\(((?:\\.|[^\\()]|\((?:\\.|[^\\()])*\))*)\)|<([0-9A-Fa-f\s]*)>)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b"\n": b""}
+
+
+def _without_prefix(rule: str) -> tuple[str, str]:
+    """The prefix of a rule as text, and the rule without it: the library takes the string as the file writes it.
+
+    >>> _without_prefix(r"<</S/D/P(Ann\\(1\\) )>>")
+    ('Ann(1) ', '<</S/D>>')
+    """
+    found = _PREFIX.search(rule)
+    if not found:
+        return "", rule
+    if found[1] is None:
+        raw = bytes.fromhex("".join(found[2].split()) + "0" * (len("".join(found[2].split())) % 2))
+    else:
+        octal = lambda one: bytes([int(one[1], 8) & 255]) if one[1].isdigit() else _ESCAPED.get(one[1], one[1])
+        raw = _ESCAPE.sub(octal, found[1].encode("utf-8", "surrogateescape"))
+    return _decoded(raw), rule[: found.start()] + rule[found.end() :]
+
+
+def _decoded(raw: bytes) -> str:
+    """A text string of a PDF: UTF-16 or UTF-8 where it says so; else one byte a letter, unless it is sound UTF-8."""
+    if raw[:2] in (b"\xfe\xff", b"\xff\xfe"):
+        return raw.decode("utf-16", "replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _label(index: int, labels: list[tuple[int, str, str]]) -> str:
     import pymupdf
 
-    label = clean(pymupdf.utils.get_label_pno(index, labels) if labels else "")[0].strip()
-    return (
-        label if 0 < len(label) <= LABEL_CHARS else str(index + 1)
-    )  # a roman numeral of a thousand million is no label
+    rules = [rule for rule in labels if rule[0] <= index]
+    if not rules:
+        return str(index + 1)
+    first, prefix, rule = rules[-1]
+    label = clean(prefix + pymupdf.utils.get_label_pno(index, [(first, rule)]))[0].strip()
+    # a roman numeral of a thousand million is no label
+    return label if 0 < len(label) <= LABEL_CHARS else str(index + 1)
 
 
 def _page(page, index: int, document, form: str, labels: list) -> dict:
@@ -264,8 +323,8 @@ def _line(line: dict, turn, counts: dict) -> tuple:
             counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
     text = spans[0]["text"] if not several else "".join([span["text"] for span in spans])
     if not text.isprintable():
-        text, removed = clean(text)
-        counts["removed"] += removed
+        counts["removed"] += harmed(text)
+        text = clean(text)[0]
     (x0, y0, x1, y1), (dx, dy) = line["bbox"], line["dir"]
     if turn:
         (x0, y0, x1, y1), dx = _turned(line["bbox"], turn), dx * turn.a + dy * turn.c
@@ -298,6 +357,19 @@ def _turned(box: tuple, turn) -> tuple:
 
 _BREAKS, _HALVES = re.compile("[\t-\r\x85\u2028\u2029]"), re.compile("[\ud800-\udfff]")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
+_CONTROL, _TWO = "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]", r"[^\W\d_]{2}"
+_HARMFUL = re.compile(f"(?<={_TWO}){_CONTROL}|{_CONTROL}(?={_TWO}|{_CONTROL})|(?<={_CONTROL}){_CONTROL}")
+
+
+def harmed(text: str) -> int:
+    """How many control characters stand for letters of words, as lost ligatures do: beside two letters, or one another.
+
+    One alone, or beside a single letter, is a bracket of a formula and harms no search.
+
+    >>> harmed("speci\\x0ccation"), harmed("\\x00f(x)\\x01 = \\x02x")
+    (1, 0)
+    """
+    return len(_HARMFUL.findall(text))
 
 
 def clean(text: str) -> tuple[str, int]:

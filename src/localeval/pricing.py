@@ -18,7 +18,8 @@ from localeval.stats import percentile
 WAYS = [
     "reranker", "status", "reason", "bytes_a_chunk", "overlap", "score_apart", "delta", "low", "high", "n", "mean_ms", "p95_ms", "asked"
 ]  # fmt: skip
-SLOW = ":fly"  # computes the vectors of every candidate anew: asked of the timed questions only
+SLOW = ":fly"  # computes the vectors of every candidate anew
+SLOW_QUESTIONS = 4  # that such a way is asked at most, each twice: for its hits, and for the clock
 
 
 def base_of(runs: pd.DataFrame, name: str = "") -> System:
@@ -30,7 +31,7 @@ def base_of(runs: pd.DataFrame, name: str = "") -> System:
         raise BadInput(
             f"base {name!r} did not run in 40_rerank{near(name, ran['system'])}; ran: {', '.join(ran['system'])}"
         )
-    under = runs.loc[runs["rerank_depth"] > 0, "system"].str.partition("+")[0]
+    under = runs.loc[runs["rerank_depth"] > 0, "system"].str.split("+").str[0]
     chosen = name or next((one for one in ran["system"] if one in set(under)), ran["system"].iloc[0])
     row = ran[ran["system"] == chosen].iloc[0]
     return System(
@@ -51,23 +52,24 @@ def compare_ways(
 ) -> pd.DataFrame:  # fmt: skip
     """Ways to run one reranker against the first of them, each over the first `depth` hits of the same first stage.
 
-    A way that stores nothing is asked of the timed questions only. Columns: WAYS. overlap: mean share of the first ten hits in
+    A way that stores nothing is asked of a few of the timed questions only. Columns: WAYS. overlap: mean share of the first ten hits in
     common; score_apart: largest difference of a candidate's score; delta: mean paired difference of the metric on answerable
     questions of the origin, with its interval; mean_ms, p95_ms: of the reranking alone, warm.
     """
     if not ways:
         return pd.DataFrame(columns=WAYS)
     own = [query for query in queries if query.answerable and query.origin == origin]
-    few = drawn(queries, origin, timed_questions, seed)
+    few = drawn(queries, origin, min(timed_questions, SLOW_QUESTIONS), seed)
     options = {"repeats": repeats, "timed_questions": timed_questions, "seed": seed, "progress": progress}
     first, parts = sweep.with_rerankers([base], ways[:1], [depth])[1], []
     for some, asked in (
-        (tuple(way for way in ways if not way.endswith(SLOW)), own),
-        (tuple(way for way in ways if way.endswith(SLOW)), few),
+        ([way for way in ways if not way.endswith(SLOW)], own),
+        ([way for way in ways if way.endswith(SLOW)], few),
     ):
-        systems = sweep.with_rerankers([base], some, [depth])[1:]
-        if systems:
-            parts.append((systems, sweep.run(systems, asked, engines, **options)))
+        if some:
+            systems = sweep.with_rerankers([base], some, [depth])[1:]
+            once = {"repeats": 1} if asked is few else {}
+            parts.append((systems, sweep.run(systems, asked, engines, **(options | once))))
     hits = {key: found for _, outcome in parts for key, found in outcome.hits.items()}
     runs = pd.concat([outcome.runs for _, outcome in parts], ignore_index=True)
     timings = pd.concat([outcome.timings for _, outcome in parts], ignore_index=True)
@@ -146,11 +148,13 @@ MEASURED, ESTIMATED = "measured", "cost only"
 def costs(runs: pd.DataFrame, totals: pd.DataFrame, depth: int) -> pd.DataFrame:
     """What each system that ran costs once (seconds to embed the chunks) and for each question (warm mean). Columns: COSTS.
 
-    The first stages, and what is reranked to `depth`. totals: rows of `stats.latency_table` with phase total.
+    The first stages, and what is reranked to `depth`. What is reranked costs once no less than its first stage: one pass gives
+    both kinds of vectors. totals: rows of `stats.latency_table` with phase total.
     """
     ran = runs[(runs["status"] == "ok") & runs["rerank_depth"].isin([0, depth]) & (runs["retriever"] != "random")]
     frame = ran.merge(totals[["system", "mean_ms"]], on="system")
-    once = frame["vector_seconds"].fillna(0.0)
+    own = frame.set_index("system")["vector_seconds"].fillna(0.0)
+    once = [max(own[name], own.get(name.partition("+")[0], 0.0)) for name in frame["system"]]
     return pd.DataFrame(
         {"system": frame["system"], "once_s": once, "question_s": frame["mean_ms"] / 1000, "kind": MEASURED}
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from localeval import simulation, stats
+from localeval import stats
 from localeval.records import BadInput
 
 SUPPORTED, NOT_SEPARATED, UNRESOLVABLE = "supported", "not separated", "unresolvable"
@@ -68,7 +68,8 @@ def largest_spread(mean: float) -> float:
 def mcnemar_bounds(hits: int, hits_b: int, n: int) -> tuple[float, float]:
     """Smallest and largest p of McNemar's exact test over every way in which two systems with these hits can share n questions."""
     both = np.arange(max(0, hits + hits_b - n), min(hits, hits_b) + 1)
-    p_values = simulation.mcnemar_p(hits - both, hits_b - both)
+    only, only_b, rows = hits - both, hits_b - both, np.arange(n)[:, None]
+    p_values = stats.mcnemar(np.where(rows < only, 1.0, np.where(rows < only + only_b, -1.0, 0.0)))
     return float(p_values.min()), float(p_values.max())
 
 
@@ -91,11 +92,9 @@ def detectable_at(mde: float, n: int, n_b: int) -> float:
 
 def _p(delta: float, error: float, n: int) -> float:
     """Two-sided p of a t statistic with n - 1 degrees of freedom."""
-    from scipy.special import stdtr
-
     if error <= 0:
         return 0.0 if delta else 1.0
-    return float(2 * stdtr(n - 1, -abs(delta) / error))
+    return float(2 * stats.t_below(-abs(delta) / error, n))
 
 
 def _z(level: float) -> float:
@@ -418,7 +417,7 @@ def with_intervals(rates: pd.DataFrame, alpha: float) -> pd.DataFrame:
         computed = f"{hits / n:.3f} {_between(low, high, '.3f')}"
         rows.append((row["study"], row["what"], row["reported"], f"{hits} of {n:,}", computed, row["note"]))
     return pd.DataFrame(
-        rows, columns=["study", "what", "reported by the source", "count", "computed here from that", "note"]
+        rows, columns=["study", "what", "reported by the source", "counted", "computed here from that", "note"]
     )
 
 
@@ -446,5 +445,5 @@ def reproduced(intervals: pd.DataFrame, rules: Rules) -> pd.DataFrame:
 def answer(judged: pd.DataFrame) -> str:
     """How many claims came to which verdict, in one sentence."""
     counts = judged["verdict"].value_counts().reindex(list(VERDICTS), fill_value=0)
-    parts = [f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} *{verdict}*" for verdict in VERDICTS]
+    parts = [f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} {verdict}" for verdict in VERDICTS]
     return f"Of {len(judged)} claims {', '.join(parts[:-1])} and {parts[-1]}."

@@ -85,7 +85,8 @@ class Thresholds:
     """Every number the rules compare with; the fields' metadata say where it comes from and what it decides.
 
     published: the study whose document rule this is. measured: set on pages of 52 documents of known origin (born-digital
-    in several scripts, scans with and without OCR, broken encodings). chosen: says what a rule is for.
+    in several scripts, scans with and without OCR, broken encodings) and on 472 pages of other archives that a person labelled.
+    chosen: says what a rule is for.
     """
 
     clean_fraction: float = _of(
@@ -112,7 +113,7 @@ class Thresholds:
     scan_alone: float = _of("measured", 0.05, "likely_scanned: images on this share of a page that holds nothing else")
     scan_chars: int = _of("measured", 100, "likely_scanned: fewer characters than this under such images")
     low_text_chars: int = _of(
-        "measured", 170, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
+        "measured", 150, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
     )
     invisible_text: float = _of(
         "measured", 0.50, "likely_scanned: an OCR layer is all invisible, a born-digital page never"
@@ -121,8 +122,14 @@ class Thresholds:
     full_image_invisible: float = _of("measured", 0.05, "and under it this share of invisible text is enough")
     bad_char: float = _of(
         "measured",
-        0.02,
-        "digital_noisy: share of unreadable characters; one of sixty clean pages in any script is above",
+        0.03,
+        "digital_noisy: share of unreadable characters; formulas and lists on sound pages have up to 0.026",
+    )
+    lost_ligatures: float = _of(
+        "measured",
+        0.005,
+        "digital_noisy: share of control characters among Latin letters; print has about one ligature in a hundred, and a "
+        "font that lost one of them spoils each word with it",
     )
     removed_other: float = _of(
         "measured",
@@ -450,7 +457,7 @@ def classify(
     n, image, hidden = f["n_chars"], signals.image_coverage, signals.invisible_text
     lost = 0 if reading.state == "replaced" else signals.removed_chars
     latin = f["latin"] > limits.latin
-    removed, most = lost / max(1, n + lost), limits.bad_char if latin else limits.removed_other
+    removed, most = lost / max(1, n + lost), limits.lost_ligatures if latin else limits.removed_other
     full, score = image >= limits.full_image, quality(f, signals, limits, reading)
     drawn = f["short_line"] > limits.label_lines and signals.vectors >= limits.label_vectors
     scanned = full and (hidden >= limits.full_image_invisible or reading.state == "replaced")
@@ -472,7 +479,7 @@ def classify(
         (hidden >= limits.invisible_text, scan, f"{hidden:.0%} of its text is invisible, as OCR leaves it"),
         (full and hidden >= limits.full_image_invisible, scan, f"{images}, and {hidden:.0%} of its text is invisible"),
         (f["bad_char"] > limits.bad_char, noisy, f"{f['bad_char']:.0%} of the characters cannot be read"),
-        (removed > most, noisy, f"{removed:.0%} of the characters were control characters"),
+        (removed > most, noisy, f"{removed:.1%} of the characters were control characters"),
         (f["mixed_script"] > limits.mixed_script, noisy, f"{f['mixed_script']:.0%} {words} mix scripts"),
         (latin and f["long_token"] > limits.long_token, noisy, f"{f['long_token']:.0%} {words} are overlong"),
         (figure, "mixed_or_uncertain", f"{signals.vectors} lines or areas drawn, and few words but labels"),

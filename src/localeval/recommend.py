@@ -99,9 +99,8 @@ def _considered(
 
 
 def _claimed(name: str, one: equivalence.Claim) -> dict:
-    same = one.verdict == "no variation" and abs(one.delta) <= stats.TIE and one.n > 1
-    values = {column: getattr(one, column) for column in ("delta", "low", "high", "p_as_good", "needed", "verdict")}
-    return {"system": name} | values | ({"verdict": "same values"} if same else {})
+    columns = ("delta", "low", "high", "p_as_good", "needed", "verdict")
+    return {"system": name} | {column: getattr(one, column) for column in columns}
 
 
 def _cheapest(rows: pd.DataFrame, direction: int) -> int:
@@ -137,7 +136,7 @@ def _why(board: Panel, row: pd.Series, inside: pd.DataFrame, margin: float, budg
     if len(cheaper):
         said += f". Of {len(cheaper)} cheaper systems {worse} are shown to be worse by more than that"
         said += f", and for {len(rest)} these questions cannot decide"
-    over = budget_ms and row["p95_high"] > budget_ms
+    over, said = budget_ms and row["p95_high"] > budget_ms, said.replace("difference -", "difference −")
     return said + (". The interval of its P95 reaches over the budget." if over else ".")
 
 

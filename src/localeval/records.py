@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 UNIT_KINDS = ("document", "page", "section", "chunk", "symbol")
 EVIDENCE_KINDS = ("span", "symbol", "section", "page", "document")
 MATCHES = ("contains", "overlaps", "same_document")
+SOURCES = {  # of a label
+    "authored": "written with the question, before any system ran",
+    "pooled": "found among the hits of systems: not independent of them",
+    "worklist": "a hit of a worklist that a person judged: not independent of the systems that returned it",
+}
 
 QUERY_STATES = {
     "scored": "some unit of this chunker can cover the evidence; the value is a measurement",
@@ -148,7 +153,8 @@ class Evidence:
     """A place in the corpus that answers a query.
 
     The truth is the anchor: `quote`, a little text `before` and `after`, and `page_index` (from 0). `span` is derived from it
-    for one text. kind: the granularity it was judged at, one of EVIDENCE_KINDS. grade: 1 or more.
+    for one text. kind: the granularity it was judged at, one of EVIDENCE_KINDS. grade: 1 or more. source: where the label came
+    from, one of SOURCES.
     """
 
     span: Span
@@ -158,12 +164,29 @@ class Evidence:
     before: str = ""
     after: str = ""
     page_index: int | None = None
+    source: str = "authored"
 
     def __post_init__(self):
         if self.kind not in EVIDENCE_KINDS:
             raise ValueError(f"unknown evidence kind {self.kind!r}; one of {', '.join(EVIDENCE_KINDS)}")
         if self.grade < 1:
             raise ValueError(f"evidence needs a grade of 1 or more, not {self.grade}")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a person said of one unit that a system returned for a question.
+
+    grade: 0 when nothing in `span` answers it. answer: else the words that do, as evidence of that grade. date: year-month-day.
+    """
+
+    query_id: str
+    span: Span
+    grade: int
+    by: str
+    date: str
+    source: str = "worklist"
+    answer: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pandas as pd
 from localeval import stats
 from localeval.records import BadInput
 
-BLOCK = 4_000_000  # resampled means held in memory at once
+BLOCK = 500  # samples whose resampled means are held in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,70 +71,24 @@ def tilted(differences: np.ndarray, mean: float, setup: Setup, generator: np.ran
 
 def bootstrap_bounds(samples: np.ndarray, setup: Setup) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the interval of `stats.interval` for every row. samples: (s, n) -> twice (s,); NaN where a row does not vary."""
-    n = samples.shape[1]
-    drawn = np.random.default_rng(setup.seed).integers(0, n, size=(setup.n_resamples, n))
-    weights = np.zeros((setup.n_resamples, n))
-    np.add.at(weights, (np.arange(setup.n_resamples)[:, None], drawn), 1 / n)
     ends = [
-        np.quantile(block @ weights.T, [setup.alpha / 2, 1 - setup.alpha / 2], axis=1)
-        for block in _blocks(samples, setup.n_resamples)
+        stats.bounds(
+            stats.resampled_means(samples[start : start + BLOCK].T, setup.seed, setup.n_resamples), 1 - setup.alpha
+        )
+        for start in range(0, len(samples), BLOCK)
     ]
-    low, high = np.concatenate(ends, axis=1)
-    flat = np.ptp(samples, axis=1) <= stats.TIE
-    return np.where(flat, np.nan, low), np.where(flat, np.nan, high)
+    bounds = np.where(np.ptp(samples, axis=1)[:, None] <= stats.TIE, np.nan, np.concatenate(ends))
+    return bounds[:, 0], bounds[:, 1]
 
 
 def permutation_p(samples: np.ndarray, setup: Setup) -> np.ndarray:
     """The p of `stats.sign_flip` for every row. samples: (s, n) -> (s,)."""
-    n = samples.shape[1]
-    exact = 2**n <= setup.n_resamples
-    if exact:
-        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-    else:
-        signs = np.random.default_rng(setup.seed).integers(0, 2, size=(setup.n_resamples, n), dtype=np.int8) * 2 - 1
-    observed = np.abs(samples.sum(axis=1)) - stats.TIE * np.maximum(1.0, np.abs(samples).sum(axis=1))
-    flips, parts, done = signs.T.astype(float), [], 0
-    for block in _blocks(samples, len(signs)):
-        parts.append(np.sum(np.abs(block @ flips) >= observed[done : done + len(block), None], axis=1))
-        done += len(block)
-    beyond = np.concatenate(parts)
-    return beyond / len(signs) if exact else (beyond + 1) / (len(signs) + 1)
+    return stats.sign_flips(samples.T, seed=setup.seed, n_resamples=setup.n_resamples)[0]
 
 
-def _blocks(samples: np.ndarray, width: int) -> Iterable[np.ndarray]:
-    size = max(1, BLOCK // width)
-    return (samples[start : start + size] for start in range(0, len(samples), size))
-
-
-def t_p(samples: np.ndarray) -> np.ndarray:
-    """Two-sided p of the paired t test for every row of differences; 1 where all are zero, NaN where all are alike or there is one."""
-    from scipy.special import stdtr
-
-    n = samples.shape[1]
-    if n < 2:
-        return np.full(len(samples), np.nan)
-    spread, mean = samples.std(axis=1, ddof=1), samples.mean(axis=1)
-    varies = spread > stats.TIE
-    t = np.divide(mean, spread / np.sqrt(n), out=np.zeros(len(samples)), where=varies)
-    return np.where(varies, 2 * stdtr(n - 1, -np.abs(t)), np.where(np.abs(mean) <= stats.TIE, 1.0, np.nan))
-
-
-def mcnemar_p(won: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """Two-sided exact p of McNemar's test (1947) from the questions that only one side hit: a binomial test of `won` against `lost`."""
-    from scipy.special import bdtr
-
-    won, lost = np.asarray(won), np.asarray(lost)
-    return np.minimum(1.0, 2 * bdtr(np.minimum(won, lost), won + lost, 0.5))
-
-
-def holm_adjusted(p_values: np.ndarray) -> np.ndarray:
-    """Holm-adjusted p of many families of the same size. p_values: (s, m) -> (s, m)."""
-    m = p_values.shape[1]
-    order = np.argsort(p_values, axis=1)
-    steps = np.maximum.accumulate(np.take_along_axis(p_values, order, axis=1) * np.arange(m, 0, -1), axis=1)
-    adjusted = np.empty_like(steps)
-    np.put_along_axis(adjusted, order, np.minimum(steps, 1.0), axis=1)
-    return adjusted
+def report_p(samples: np.ndarray, setup: Setup, zero_one: bool) -> np.ndarray:
+    """The p that the report prints: McNemar's for differences of a 0/1 metric, else the permutation's. samples: (s, n) -> (s,)."""
+    return stats.mcnemar(samples.T) if zero_one else permutation_p(samples, setup)
 
 
 def separated(p_values: np.ndarray, low: np.ndarray, high: np.ndarray, n: int, alpha: float) -> np.ndarray:
@@ -201,73 +155,81 @@ def latency_coverage(seconds: np.ndarray, setup: Setup, *, name: str, simulation
     return [{"kind": kind, "n": n} | _held(*bounds[:, i].T, truths[i]) for i, kind in enumerate(kinds)]
 
 
-def decisions(samples: np.ndarray, setup: Setup, *, binary: bool = False) -> dict[str, np.ndarray]:
-    """Where every test says that there is a difference: name of the test -> (s,) flags. binary: differences of a 0/1 metric."""
+def decisions(samples: np.ndarray, setup: Setup, *, zero_one: bool = False) -> dict[str, np.ndarray]:
+    """Where every test says that there is a difference: name of the test -> (s,) flags. zero_one: differences of a 0/1 metric."""
     low, high = bootstrap_bounds(samples, setup)
-    p_values = permutation_p(samples, setup)
+    p_values = report_p(samples, setup, zero_one)
     said = {
-        "sign-flip permutation": p_values <= setup.alpha,
-        "paired t": t_p(samples) <= setup.alpha,
+        "McNemar, exact" if zero_one else "sign-flip permutation": p_values <= setup.alpha,
+        "paired t": np.nan_to_num(stats.paired_t(samples.T), nan=1.0) <= setup.alpha,
         "bootstrap interval without zero": (low > 0) | (high < 0),
-        "verdict (permutation and interval)": separated(p_values, low, high, samples.shape[1], setup.alpha),
+        "verdict": separated(p_values, low, high, samples.shape[1], setup.alpha),
     }
-    if binary:
-        won, lost = (np.sum(np.rint(side * samples) > 0, axis=1) for side in (1, -1))
-        said["McNemar, exact"] = mcnemar_p(won, lost) <= setup.alpha
+    if zero_one:
+        said["sign-flip permutation"] = permutation_p(samples, setup) <= setup.alpha
     return said
 
 
-def false_positives(differences: Sequence[float], setup: Setup, *, name: str, binary: bool = False) -> list[dict]:
+def false_positives(differences: Sequence[float], setup: Setup, *, name: str, zero_one: bool = False) -> list[dict]:
     """How often each test finds a difference where there is none: a row for each null and test. differences: paired, as seen.
 
     McNemar's test speaks of wins and losses, so it has a row only where the differences are still -1, 0 and 1.
     """
     differences = np.asarray(differences, dtype=float)
     drawn = {
-        "signs by coin": (tilted(differences, 0.0, setup, setup.generator("tilted", name)), binary),
+        "signs by coin": (tilted(differences, 0.0, setup, setup.generator("tilted", name)), zero_one),
         "centred": (centred(differences, setup, setup.generator("centred", name)), False),
     }
     rows = []
     for null, (samples, has_wins) in drawn.items():
-        for test, flags in decisions(samples, setup, binary=has_wins).items():
+        for test, flags in decisions(samples, setup, zero_one=has_wins).items():
             rows.append({"null": null, "test": test, "n": len(differences)} | rate(flags))
     return rows
 
 
-def family_errors(differences: Mapping[str, Mapping[str, float]], setup: Setup) -> list[dict]:
+def family_errors(
+    differences: Mapping[str, Mapping[str, float]], setup: Setup, zero_one: Iterable[str] = ()
+) -> list[dict]:
     """How often a family of comparisons in which nothing differs has at least one that is said to differ: a row for each rule.
 
-    differences: name of a comparison -> query id -> difference. Comparisons over the same queries are drawn together, one coin a
-    question, so that they stay as dependent as they are.
+    differences: name of a comparison -> query id -> difference; zero_one: names of those of a 0/1 metric. Comparisons over the same
+    queries are drawn together, one coin a question, so that they stay as dependent as they are.
     """
     groups: dict[tuple, list[str]] = {}
     for name, own in differences.items():
         groups.setdefault(tuple(sorted(own)), []).append(name)
     p_values, excludes = [], []
     for queries, names in groups.items():
-        table = np.array([[differences[name][query] for query in queries] for name in names])
         generator = setup.generator("family", *queries)
         rows = generator.integers(0, len(queries), size=(setup.simulations, len(queries)))
         coins = generator.integers(0, 2, size=rows.shape) * 2 - 1
-        for values in table:
-            samples = values[rows] * coins
-            p_values.append(permutation_p(samples, setup))
-            excludes.append(separated(np.zeros(len(samples)), *bootstrap_bounds(samples, setup), len(queries), 1.0))
+        for name in names:
+            samples = np.array([differences[name][query] for query in queries])[rows] * coins
+            p_values.append(report_p(samples, setup, name in zero_one))
+            excludes.append(
+                separated(np.zeros(len(samples)), *bootstrap_bounds(samples, setup), len(queries), setup.alpha)
+            )
     p_values, excludes = np.array(p_values).T, np.array(excludes).T
+    adjusted = np.array([stats.holm(family) for family in p_values])
     rules = {
         "each at the level by itself": p_values <= setup.alpha,
-        "Holm": holm_adjusted(p_values) <= setup.alpha,
-        "verdict (Holm and interval)": (holm_adjusted(p_values) <= setup.alpha) & excludes,
+        "Holm": adjusted <= setup.alpha,
+        "verdict (Holm and interval)": (adjusted <= setup.alpha) & excludes,
     }
     return [{"rule": rule, "family": len(differences)} | rate(flags.any(axis=1)) for rule, flags in rules.items()]
 
 
 def gate_rules(samples: np.ndarray, minimum: float, setup: Setup) -> dict[str, np.ndarray]:
-    """Where a gate fires: the drop is significant (its interval lies below zero), larger than the minimum effect, or both, which is the
-    rule. samples: (s, n) differences, new minus old."""
-    _, high = bootstrap_bounds(samples, setup)
-    significant, large = high < 0, samples.mean(axis=1) < -minimum
-    return {"drop significant": significant, "drop above the minimum": large, "both: the gate": significant & large}
+    """Where the gate's first lock closes for one system: the drop is significant (`stats.verdict` says worse), larger than the minimum
+    effect, or both, which fails it. samples: (s, n) differences, new minus old."""
+    low, high = bootstrap_bounds(samples, setup)
+    means = samples.mean(axis=1)
+    worse = separated(permutation_p(samples, setup), low, high, samples.shape[1], setup.alpha) & (means < 0)
+    return {
+        "drop significant": worse,
+        "drop above the minimum": means < -minimum,
+        "both: the gate fails": worse & (means < -minimum),
+    }
 
 
 def gate_errors(differences: Sequence[float], minimum: float, setup: Setup, *, name: str) -> list[dict]:
@@ -297,7 +259,7 @@ def power(
         for way, samples in drawn.items():
             said = {
                 "sign-flip permutation": permutation_p(samples, setup) <= setup.alpha,
-                "gate": gate_rules(-samples, minimum, setup)["both: the gate"],
+                "gate": gate_rules(-samples, minimum, setup)["both: the gate fails"],
             }
             rows += [
                 {"effect": effect, "way": way, "test": t, "n": len(differences)} | rate(f) for t, f in said.items()
@@ -409,19 +371,20 @@ def test_errors(some: Sequence[Pair], setup: Setup, is_binary: Callable[[str], b
     rows = [
         {"name": pair.name} | row
         for pair in some
-        for row in false_positives(pair.values, setup, name=pair.name, binary=is_binary(pair.metric))
+        for row in false_positives(pair.values, setup, name=pair.name, zero_one=is_binary(pair.metric))
     ]
     return pd.DataFrame(rows, columns=["name", "null", "test", "n", "rate", "low", "high", "simulations"])
 
 
-def rule_errors(some: Sequence[Pair], minimum: float, setup: Setup) -> pd.DataFrame:
+def rule_errors(some: Sequence[Pair], minimum: float, setup: Setup, is_binary: Callable[[str], bool]) -> pd.DataFrame:
     """What families and gates call out in vain: `family_errors` of all pairs, and `gate_errors` of every pair. Columns: of, name, rule,
     rate, low, high, simulations."""
     rows = [
         {"of": "gate", "name": p.name} | row for p in some for row in gate_errors(p.values, minimum, setup, name=p.name)
     ]
     if some:
-        family = family_errors({pair.name: pair.differences for pair in some}, setup)
+        zero_one = {pair.name for pair in some if is_binary(pair.metric)}
+        family = family_errors({pair.name: pair.differences for pair in some}, setup, zero_one)
         rows = [{"of": "family", "name": f"{len(some)} comparisons"} | row for row in family] + rows
     return pd.DataFrame(rows, columns=["of", "name", "rule", "rate", "low", "high", "simulations"])
 

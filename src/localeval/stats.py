@@ -17,6 +17,7 @@ from localeval.records import BadInput, Comparison, near
 SEED = 20260921
 N_RESAMPLES = 10_000
 DRAWS = 5_000_000  # draws held in memory at once
+COUNTED = 1_000_000  # draws counted at once
 COLUMNS_AT_ONCE = 256  # columns of resampled values held in memory at once
 TIE = 1e-12  # two sums of flipped differences closer than this are the same sum
 ALPHA = 0.05
@@ -65,15 +66,20 @@ def resampled_means(
     """Means of resamples of the rows, drawn with replacement. values: (n,) or (n, m) -> (n_resamples,) or (n_resamples, m).
 
     All columns share the draws. groups: (n,) of 0 .. G-1; then whole groups are drawn, and a mean is over the rows drawn.
-    A resample is a row of counts, so that the means of all columns are one matrix product.
+    A resample is a row of counts, so that the means of all columns are one matrix product; of one column they are looked up.
     """
     sums = values if groups is None else group_sums(values, groups)
     sizes = np.ones(len(sums)) if groups is None else np.bincount(groups).astype(float)
     generator, n, parts = np.random.default_rng(seed), len(sums), []
-    block = max(1, DRAWS // n)  # the same stream of draws in any block size
+    alone = groups is None and sums[0].size == 1  # one column is sooner looked up than counted
+    block = max(1, (DRAWS if alone else COUNTED) // n)  # the same stream of draws in any block size
     for done in range(0, n_resamples, block):
         size = min(block, n_resamples - done)
-        drawn = generator.integers(0, n, size=(size, n)) + n * np.arange(size)[:, None]
+        drawn = generator.integers(0, n, size=(size, n))
+        if alone:
+            parts.append(sums[drawn].mean(axis=1))
+            continue
+        drawn += n * np.arange(size)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(float)
         parts.append(((counts @ sums).T / (counts @ sizes)).T)
     return np.concatenate(parts)
@@ -511,22 +517,31 @@ def slices(
     """One comparison on every slice of the questions, all slices one family under Benjamini and Hochberg's false discovery rate.
 
     comparison: as in `compare_designated`. groups: what it is cut by -> query id -> slice, such as {"category": {...}}. Columns:
-    cut, slice, then those of a comparison; p_adjusted is the BH-adjusted p, verdict says what a slice shows by it.
+    cut, slice, then those of a comparison; p_adjusted is the BH-adjusted p, verdict says what a slice shows by it. A cut with one
+    slice is the whole again, and left out.
     """
     import pandas as pd
 
     check_named([comparison], "comparison", origin)
     rows = []
     for cut, of_query in groups.items():
-        for name in sorted(set(of_query.values())):
-            part = scores[scores["query_id"].map(of_query) == name]
-            row = _compared(part, comparison, origin, seed, n_resamples) if len(part) else {"n": 0}
-            if row["n"]:
-                rows.append({"cut": cut, "slice": name, **row})
+        own = [
+            _slice(scores, comparison, cut, name, of_query, origin, seed, n_resamples)
+            for name in sorted(set(of_query.values()))
+        ]
+        own = [row for row in own if row["n"]]
+        rows += own if len(own) > 1 else []
     for row, adjusted in zip(rows, benjamini_hochberg([row["p_value"] for row in rows]), strict=True):
         row |= {"p_adjusted": adjusted, "family_size": len(rows)}
         row["verdict"] = verdict(Comparison(**{name: row[name] for name in Comparison.__dataclass_fields__}))
     return pd.DataFrame(rows, columns=["cut", "slice", *COMPARED])
+
+
+def _slice(
+    scores, comparison, cut: str, name: str, of_query: dict[str, str], origin: str, seed: int, n_resamples: int
+) -> dict:
+    part = scores[scores["query_id"].map(of_query) == name]
+    return {"cut": cut, "slice": name, **_compared(part, comparison, origin, seed, n_resamples)}
 
 
 def latency_scores(timings, origins: dict[str, str], phase: str = "total"):

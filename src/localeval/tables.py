@@ -34,11 +34,13 @@ COLUMNS = {
         "metric", "rule", "baseline", "candidate", "n", "delta", "low", "high", "p_value", "p_adjusted", "mde", "verdict", "designated",
         "reason", "origin",
     ),
+    "worklist.csv": ("query_id", "question", "span", "text", "grade", "answer", "by", "date", "sha256"),
 }  # fmt: skip
 TEXTS = (
     "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
-    "note", "notebook", "reading", "engine", "base", "level", "document", "state",
+    "note", "notebook", "reading", "engine", "base", "level", "document", "state", "family", "source", "flips", "arm", "of", "name", "kind",
+    "null", "test", "way", "study", "claim", "what", "counted", "why", "reported by the source", "computed here from that",
 )  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 
@@ -281,6 +283,20 @@ def read_corpus(run: Run) -> corpora.Corpus:
 
 def read_queries(run: Run) -> list[Query]:
     return gold.read_resolved(run.input("20_gold", "queries.jsonl"))
+
+
+def latest_inputs(root: Path, study: str) -> tuple[corpora.Corpus, list[Query]]:
+    """Documents and questions of the study's base run, for commands that work beside notebooks; else of its published results."""
+    found = []
+    for notebook, name in (("10_ingest", "documents.jsonl"), ("20_gold", "queries.jsonl")):
+        places = (root / "runs" / study / "base" / notebook / name, root / "results" / study / notebook / name)
+        path = next((place for place in places if place.is_file()), None)
+        if path is None:
+            raise BadInput(
+                f"{notebook}/{name} of study {study!r} is missing; first run: python -m localeval run {study} 20_gold"
+            )
+        found.append(path)
+    return corpora.read_jsonl(found[0], found[0].with_name("unread.csv")), gold.read_resolved(found[1])
 
 
 def recorded(run: Run, notebook: str) -> dict:

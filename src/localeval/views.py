@@ -9,7 +9,7 @@ from itertools import product
 import pandas as pd
 
 from localeval import clusters, figures, recommend, stats
-from localeval.figures import interval, minus
+from localeval.figures import DASH, interval, minus
 from localeval.metrics import COUNTS
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
@@ -213,33 +213,45 @@ def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
     return useful[~useful["system"].str.partition("+")[0].duplicated()]
 
 
+PAIR = "candidate − baseline"
+
+
 def differences(
     comparisons: pd.DataFrame, columns: Sequence[str] = ("verdict", "p_value", "p_adjusted", "mde")
 ) -> pd.DataFrame:
-    """Comparisons as rows to read: candidate − baseline, measure, the difference with its interval, n, then `columns`.
+    """Comparisons as rows to read: candidate − baseline, the verdict where it is among `columns`, the difference with its interval,
+    n, the other columns, measure and questions. Designated ones are numbered.
 
     One that did not run says so, and why, in place of its verdict.
     """
+    verdicts = ["verdict"] if "verdict" in columns else []
+    order = [
+        PAIR,
+        *verdicts,
+        "difference",
+        "n",
+        *(name for name in columns if name != "verdict"),
+        "measure",
+        "questions",
+    ]
     rows = []
-    for row in comparisons.to_dict("records"):
+    for number, row in enumerate(comparisons.to_dict("records"), 1):
         words = f"not run: {row['reason']}" if row["verdict"] == "not_run" else row["verdict"]
-        named = {
-            "p_value": p_text(row["p_value"]),
-            "p_adjusted": p_text(row["p_adjusted"]),
-            "mde": row["mde"],
-            "verdict": words,
-        }
         rows.append(
             {
-                "candidate − baseline": f"{row['candidate']} − {row['baseline']}",
+                PAIR: (f"{number}. " if row.get("designated") is True else "")
+                + f"{row['candidate']} − {row['baseline']}",
                 "measure": f"{row['metric']}, {row['rule']}",
                 "questions": row["origin"],
                 "difference": interval(row["delta"], row["low"], row["high"], "+.3f"),
                 "n": row["n"],
-                **{name: named[name] for name in columns},
+                "p_value": p_text(row["p_value"]),
+                "p_adjusted": p_text(row["p_adjusted"]),
+                "mde": row["mde"],
+                "verdict": words,
             }
         )
-    frame = pd.DataFrame(rows, columns=["candidate − baseline", "measure", "questions", "difference", "n", *columns])
+    frame = pd.DataFrame(rows, columns=order)
     return frame.rename(columns={"p_value": "p", "p_adjusted": "p (Holm)", "mde": "MDE"})
 
 
@@ -608,29 +620,65 @@ def preview_sentence(rows: pd.DataFrame, reason: str = "") -> str:
     return f"For {rows['candidates'].iloc[0]:.0f} candidates of a question, a cross-encoder of the shape {'; '.join(parts)} (cost only)."
 
 
-# Statistics: tests, documents, margins, slices, ranks, a recommendation
-
-
-def named_pair(rows: pd.DataFrame) -> pd.DataFrame:
-    """What every table of comparisons begins with: candidate − baseline, measure, questions."""
+def breakdown(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `depth.breakdown` to read; thin groups are marked."""
+    gain = interval(rows["gain"], rows["low"], rows["high"], "+.3f") + rows["low"].isna().map(
+        {True: " (no variation)", False: ""}
+    )
     return pd.DataFrame(
         {
-            "candidate − baseline": rows["candidate"] + " − " + rows["baseline"],
-            "measure": rows["metric"] + ", " + rows["rule"],
-            "questions": rows["origin"],
+            "questions by": rows["by"], "group": rows["group"], "n": rows["n"], "before": rows["before"], "after": rows["after"],
+            "gain": gain, "per 100 ms": rows["per_100_ms"], "note": rows["thin"].map({True: "thin: indicative only", False: ""}),
         }
+    )  # fmt: skip
+
+
+def turning_sentence(turn) -> str:
+    """Where quality falls with depth, in one sentence. turn: of `depth.turning`."""
+    if turn is None:
+        return "No depth has a higher mean than the deepest."
+    change = f"{minus(format(turn.delta, '+.3f'))} ({span(turn.low, turn.high, '+.3f')})"
+    sure = "" if turn.high < 0 else ", which is not separated from no change"
+    return f"The mean is highest with {turn.baseline} candidates; from there to {turn.candidate} it changes by {change}{sure}."
+
+
+def repeats_sentence(totals: pd.DataFrame, runs: pd.DataFrame, repeats: int) -> str:
+    """What asking again showed, in one sentence. totals: rows of `stats.latency_table` with phase total."""
+    broke = int(runs["reason"].astype(str).str.contains("other hits than at first").sum())
+    same = (
+        "every repeat gave the same hits, so quality has no spread"
+        if not broke
+        else f"{broke} system(s) answered otherwise and are failed"
     )
+    if repeats < 2 or totals.empty:
+        return f"Each timed question was asked once more after its hits were kept, and {same}; one repeat shows no spread of the clock."
+    ratio = totals["slowest_repeat_ms"] / totals["fastest_repeat_ms"]
+    return (
+        f"Each timed question was asked {repeats} times after its hits were kept, and {same}; the mean of a system's slowest repeat is "
+        f"{ratio.median():.2f} times that of its fastest in the middle system, {ratio.max():.2f} times at most."
+    )
+
+
+# Statistics: tests, documents, margins, slices, ranks, a recommendation
 
 
 def side_by_side(comparisons: pd.DataFrame, effect: float) -> pd.DataFrame:
     """The tests of every comparison that ran beside each other, and the questions it would take to show `effect`."""
+    numbers = pd.Series(range(1, len(comparisons) + 1), index=comparisons.index)
     ran = comparisons[comparisons["n"] > 0]
     sd = ran["mde"] * ran["n"] ** 0.5 / 2.8
     needed = pd.array([stats.questions_needed(one, effect) for one in sd], dtype="Int64")
-    return named_pair(ran).assign(
-        n=ran["n"], differ=ran["differ"].astype("Int64"), test=ran["test"], p=ran["p_value"].map(p_text), t=ran["p_t"].map(p_text),
-        agree=ran["tests_disagree"].map({True: "NO", False: "yes"}), MDE=ran["mde"], needed=needed,
-    ).rename(columns={"t": "p (t)", "needed": "questions needed"})  # fmt: skip
+    return pd.DataFrame(
+        {
+            PAIR: _numbered(ran, numbers[ran.index]), "p": ran["p_value"].map(p_text), "p (t)": ran["p_t"].map(p_text),
+            "agree": ran["tests_disagree"].map({True: "NO", False: "yes"}), "test": ran["test"], "n": ran["n"],
+            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "questions needed": needed,
+        }
+    )  # fmt: skip
+
+
+def _numbered(rows: pd.DataFrame, numbers: pd.Series) -> pd.Series:
+    return numbers.astype(str) + ". " + rows["candidate"] + " − " + rows["baseline"]
 
 
 def agreement(comparisons: pd.DataFrame) -> str:
@@ -641,15 +689,26 @@ def agreement(comparisons: pd.DataFrame) -> str:
         return "There is no test to compare."
     if not apart:
         return "Student's t and the permutation test agree on which side of the level each comparison falls."
-    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test fall on different sides of the level: too close to call."
+    where = "fall on different sides of the level: too close to call."
+    return f"In {apart} of {len(ran)} comparisons Student's t and the permutation test {where}"
 
 
 def clustered(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `clusters.compare_designated` to read."""
-    return named_pair(rows).assign(
-        difference=interval(rows["delta"], rows["low"], rows["high"], "+.3f"), p=rows["p_value"].map(p_text), n=rows["n"],
-        documents=rows["clusters"], design=rows["design_effect"], effective=rows["n_effective"], advice=rows["advice"],
-    ).rename(columns={"design": "design effect", "effective": "effective n", "advice": "what would help"})  # fmt: skip
+    return pd.DataFrame(
+        {
+            PAIR: _numbered(rows, rows["number"]), "difference": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
+            "p": rows["p_value"].map(p_text), "n": rows["n"], "documents": rows["clusters"],
+            "design effect": rows["design_effect"].map("{:.2f}".format).replace("nan", figures.DASH),
+            "effective n": rows["n_effective"].map("{:.0f}".format).replace("nan", figures.DASH), "would help": rows["advice"],
+        }
+    )  # fmt: skip
+
+
+def advised(rows: pd.DataFrame) -> str:
+    """What the words of the last column mean, for its caption; those that occur."""
+    words = [word for word in clusters.ADVICE if word in set(rows["advice"])]
+    return " ".join(f"{word.capitalize()}: {clusters.ADVICE[word]}." for word in words)
 
 
 def clustered_sentence(rows: pd.DataFrame, across: int) -> str:
@@ -676,10 +735,15 @@ def claims(rows: pd.DataFrame) -> pd.DataFrame:
             "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
             "margin": rows["margin"], "n": rows["n"],
             "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
-            "questions needed": rows["needed"].astype("Int64"),
+            "questions needed": _if_open(rows),
         }
     )  # fmt: skip
     return frame
+
+
+def _if_open(rows: pd.DataFrame) -> pd.Series:
+    """How many questions a claim would take, where it is neither shown nor refuted."""
+    return rows["needed"].where(rows["verdict"].isin(["not shown", "tests disagree"])).astype("Int64")
 
 
 def slices(rows: pd.DataFrame) -> pd.DataFrame:
@@ -721,8 +785,8 @@ def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
         return f"The gold set has no two parts of at least {few} scored questions each, so nothing could be held out."
     dev, other = rows.to_dict("records")
     return (
-        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there and "
-        f"{interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
+        f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there "
+        f"and {interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
         "questions, so their means differ by more than luck in choosing."
     )
 
@@ -734,7 +798,7 @@ def considered(rows: pd.DataFrame) -> pd.DataFrame:
             "system": rows["system"], "verdict": rows["verdict"], "P95 ms": rows["p95_ms"].map("{:.1f}".format), "mean": rows["mean"],
             "minus best [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
             "p as good (Holm)": rows["p_as_good"].map(p_text),
-            "questions needed": rows["needed"].astype("Int64"),
+            "questions needed": _if_open(rows),
         }
     )  # fmt: skip
 
@@ -768,6 +832,12 @@ def tied(panel, price: pd.DataFrame, **draws) -> tuple[str, int]:
         return "none, since no latency was measured", 0
     pick, names = recommend.cheapest_tied(rows)
     return pick, len(names)
+
+
+def held_out(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `ranking.held_out` to read."""
+    means = interval(rows["mean"], rows["low"], rows["high"])
+    return pd.DataFrame({"questions": rows["questions"], "system": rows["system"], "mean": means, "n": rows["n"]})
 
 
 def by_chunker(
@@ -832,8 +902,8 @@ def rates(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     frame = rows[list(names)].copy()
     frame["rate"] = interval(rows["rate"], rows["low"], rows["high"], ".1%")
     if "lowest" in rows:
-        ends = zip(rows["lowest"], rows["highest"], strict=True)
-        frame["of single ones"] = [span(low, high, ".1%", "not defined") for low, high in ends]
+        ends = zip(rows["lowest"], rows["highest"], rows["comparisons"], strict=True)
+        frame["of single ones"] = [span(low, high, ".1%", DASH) if n > 1 else DASH for low, high, n in ends]
         frame["comparisons"] = rows["comparisons"]
     return frame.assign(simulations=rows["simulations"])
 
@@ -859,24 +929,23 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
         at_mde[(at_mde["way"] == way) & (at_mde["test"] == "sign-flip permutation")]["rate"]
         for way in ("shifted", "signs by coin")
     )
-    verdict = [tests[null, "verdict (permutation and interval)"] for null in ("signs by coin", "centred")]
+    verdict = [tests[null, "verdict"] for null in ("signs by coin", "centred")]
+    with_holm, without = (
+        rules["family", rule] for rule in ("verdict (Holm and interval)", "each at the level by itself")
+    )
+    sides = f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides" if len(coin) else ""
     parts = [
         f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
-        f"Where nothing differs, the verdict of one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the "
-        f"time at a level of {alpha:.0%}, the family of {n_pairs} {rules['family', 'verdict (Holm and interval)']:.1%} with Holm's "
-        f"correction and {rules['family', 'each at the level by itself']:.1%} without, and the gate {rules['gate', 'both: the gate']:.1%}.",
+        f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
+        f"of {alpha:.0%}. A family of size {n_pairs} calls something out in {with_holm:.1%} of the samples with Holm's correction and in "
+        f"{without:.1%} without, and the gate fails in {rules['gate', 'both: the gate fails']:.1%}.",
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
-        f"when every question shifts by as much"
-        + (
-            f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides."
-            if len(coin)
-            else "."
-        ),
+        f"when every question shifts by as much{sides}.",
     ]
     return " ".join(parts)
 
 
-def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
+def publish_simulated(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
     """Glues every pooled rate of the simulation under the slug of what it is the rate of."""
     for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
         for row in rows.dropna(subset=["rate"]).to_dict("records"):
@@ -963,3 +1032,179 @@ def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
         )
     bound = f"with a risk certified to be at most {allowed:.0%} (error {error:.0%})"
     return f"Of the thresholds {bound}: {'; '.join(parts)}."
+
+
+# Labels and their holes
+
+
+def label_rows(before: pd.DataFrame, after: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """`holes.by_system` of one metric, of the gold set alone and with what was judged since, one row a system."""
+    one, two = (frame[frame["metric"] == metric].set_index("system") for frame in (before, after))
+    rows = pd.DataFrame(index=two.index)
+    rows["n"] = two["n"]
+    rows["judged, gold alone"], rows["judged now"] = (
+        one["judged"].map("{:.1%}".format),
+        two["judged"].map("{:.1%}".format),
+    )
+    rows[f"{metric}, gold alone"], rows[f"{metric} now"] = one["plain"], two["plain"]
+    rows["worst case"], rows["best case"], rows["condensed"] = two["low"], two["high"], two["condensed"]
+    return rows.reset_index()
+
+
+def robust_rows(after: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """`holes.by_system`: every metric plain, and condensed where the whole name allows it, one row a system."""
+    rows = after.drop_duplicates("system")[["system", "n"]].set_index("system")
+    for name in names:
+        own = after[after["metric"] == name].set_index("system")
+        rows[name] = own["plain"]
+        if name not in ("bpref", "infap"):
+            rows[f"{name}, condensed"] = own["condensed"]
+    return rows.reset_index()
+
+
+def flip_rows(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """`holes.comparison_table` of the gold set alone and with what was judged since, one row a comparison."""
+    measure = after["metric"] + ", " + after["rule"] + ", " + after["origin"]
+    ends = [
+        minus(f"{low:+.3f} to {high:+.3f}") if n else None
+        for low, high, n in zip(after["low"], after["high"], after["n"], strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "candidate − baseline": after["candidate"] + " − " + after["baseline"], "measure": measure, "n": after["n"],
+            "difference, gold alone": before["delta"].map(_signed), "order, gold alone": before["flips"],
+            "difference now": after["delta"].map(_signed), "it could be": ends, "order now": after["flips"],
+            "open hits": after["open"], "answers that suffice": after["answers"].map(lambda count: None if pd.isna(count) else f"{count}"),
+        }
+    )  # fmt: skip
+
+
+def _signed(value: float) -> str | None:
+    return None if pd.isna(value) else minus(f"{value:+.3f}")
+
+
+def worklist_rows(worklist: pd.DataFrame, count: int, most: int = 400) -> pd.DataFrame:
+    """The first rows of a worklist to read: question, the text of the hit (cut short), where it stands, and what hangs on it."""
+    rows = worklist.head(count)
+    texts = rows["text"].map(lambda text: " ".join(text.split()))
+    shown = texts.where(texts.str.len() <= most, texts.str[:most] + " …")
+    return pd.DataFrame(
+        {
+            "query_id": rows["query_id"], "question": rows["question"], "text of the hit": shown, "span": rows["span"],
+            "influence": rows["influence"], "comparisons": rows["comparisons"], "systems": rows["systems"],
+        }
+    )  # fmt: skip
+
+
+def judged_sentence(rows: pd.DataFrame, metric: str, cut: int) -> str:
+    """How much of the top the best system's hits are judged, and between what its score lies."""
+    own = rows[(rows["metric"] == metric) & rows["plain"].notna()]
+    if own.empty:
+        return "No question here has a value, so there is nothing that a judgement could change."
+    best = own.loc[own["plain"].idxmax()]
+    ends = (
+        ""
+        if pd.isna(best["low"])
+        else f" Its {metric} of {best['plain']:.2f} could be anything from {best['low']:.2f} to {best['high']:.2f}."
+    )
+    return f"Of the first {cut} hits of {best['system']}, somebody judged {best['judged']:.0%}; the others count as misses.{ends}"
+
+
+def flip_sentence(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    """How many comparisons the holes leave open, before and after hits were judged."""
+    if not (after["n"] > 0).any():
+        return "No designated comparison has figures."
+    counts = [int(frame["flips"].isin(["can flip", "may flip"]).sum()) for frame in (before, after)]
+    held = int((after["flips"] == "cannot flip").sum())
+    known = int((after["n"] > 0).sum())
+    turned = f"open hits could turn {counts[1]} round ({counts[0]} by the gold set alone)"
+    return f"Of {known} designated comparisons, {turned}; {held} stand whatever they hold."
+
+
+def arm_rows(rows: pd.DataFrame, metrics: Sequence[str], headline: str) -> pd.DataFrame:
+    """`arms.table` to read: a row an arm, each metric with its interval, the paired difference of the headline metric to the engine."""
+    if rows.empty:
+        return pd.DataFrame(columns=["arm", "system"])
+    text = rows.assign(text=interval(rows["mean"], rows["low"], rows["high"], ".3f"))
+    cells = text.pivot(index=["arm", "system"], columns="metric", values="text")[list(dict.fromkeys(metrics))]
+    own = rows[rows["metric"] == headline].set_index(["arm", "system"])
+    apart = interval(own["delta"], own["delta_low"], own["delta_high"], "+.2f").where(
+        own["differing"] > 0, "0, everywhere"
+    )
+    whole = cells.reindex(own.index).rename_axis(columns=None)
+    whole[f"difference in {headline}"] = apart.where(own.index.get_level_values("arm") != "engine", DASH)
+    return whole.assign(n=own["n"]).reset_index()
+
+
+# Groundedness
+
+
+def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.rates` to read, each with its denominator."""
+    frame = rates[["generator", "judge", "origin", "population"]].copy()
+    frame["rate"] = rates["rate"].str.replace("_", " ")
+    frame["value"] = interval(rates["value"], rates["low"], rates["high"])
+    frame["count"] = [f"{count} of {n}" for count, n in zip(rates["count"], rates["n"], strict=True)]
+    return frame.assign(over=rates["over"])
+
+
+def judge_errors(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.confusion` to read."""
+    frame = rows[["verdict", "both yes", "judge yes", "person yes", "both no", "n", "agreement"]]
+    frame = frame.rename(columns={"judge yes": "only judge yes", "person yes": "only person yes"})
+    return frame.assign(
+        kappa=interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"]), **{"base rate": rows["base rate"]}
+    )
+
+
+def corrected(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.corrected` to read."""
+    frame = rows[["rate", "population"]].assign(rate=rows["rate"].str.replace("_", " "))
+    frame["as judged"] = [f"{count} of {n}" for count, n in zip(rows["count"], rows["n"], strict=True)]
+    frame["judged rate"] = rows["as judged"]
+    for name, title in (("powered", "prediction-powered"), ("rogan_gladen", "Rogan–Gladen")):
+        frame[title] = interval(rows[name], rows[f"{name}_low"], rows[f"{name}_high"])
+    return frame.assign(labels=rows["labels"])
+
+
+def groundedness_sentence(rates: pd.DataFrame, origin: str) -> str:
+    """Both directions of error in one sentence, each over its own questions."""
+    by = rates.set_index("rate")
+    part = lambda name: f"{by.loc[name, 'count']} of {by.loc[name, 'n']}"
+    said = f"Of {origin} questions whose span was retrieved it answers {part('answered_when_retrieved')}"
+    said += f" and, as judged, {part('correct_when_answered')} of these answers are right; it declines"
+    said += f" {part('abstained_when_not_retrieved')} whose span was not retrieved"
+    unasked = not by.loc["answered_when_unanswerable", "n"]
+    return said + ("." if unasked else f", and answers {part('answered_when_unanswerable')} that have no answer.")
+
+
+def corrected_sentence(rows: pd.DataFrame) -> str:
+    """The headline rate corrected by the labels, or that there are none."""
+    row = rows.set_index("rate").loc["correct_when_answered"]
+    if pd.isna(row["powered"]):
+        return "No answer of it was labelled by hand, so the judge's errors are not known."
+    return (
+        f"Corrected by {row['labels']} labels that a person gave, {row['powered']:.0%} of its answers to retrieved questions are right "
+        f"({row['powered_low']:.0%} to {row['powered_high']:.0%}); as judged, {row['as judged']:.0%}."
+    )
+
+
+def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
+    """How many labels there are and how many speak of answers that are no longer given."""
+    given = int(labels[["supported", "answers_question"]].notna().any(axis=1).sum()) if len(labels) else 0
+    if not given:
+        return "Nobody has labelled these answers yet: rates stand as judged, and the errors in them are not known."
+    return f"{given} answers are labelled" + (
+        f"; {stale} of these labels speak of answers that are no longer given." if stale else "."
+    )
+
+
+def publish_rates(rates: pd.DataFrame, corrected: pd.DataFrame) -> None:
+    """Glues value, interval and count of every rate that is defined, and its corrected interval where there is one."""
+    for row in rates[rates["n"] > 0].to_dict("records"):
+        publish(f"{row['rate']}__value", row["value"])
+        publish(f"{row['rate']}__interval", span(row["low"], row["high"]))
+        publish(f"{row['rate']}__count", f"{row['count']} of {row['n']}")
+    for row in corrected[corrected["powered"].notna()].to_dict("records"):
+        publish(f"{row['rate']}__corrected", f"{row['powered']:.2f}")
+        publish(f"{row['rate']}__corrected_interval", span(row["powered_low"], row["powered_high"]))

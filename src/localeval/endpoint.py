@@ -1,0 +1,218 @@
+"""A language model behind an OpenAI-compatible address, on this machine or elsewhere. Nothing is asked unless the parameters name it.
+
+No redirects are followed and no proxy settings are read, so that the key goes to the named host and to no other. The key comes from the
+environment; it is in no request that is kept, no error and no log, and is taken out of what a server sends back.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from localeval.records import BadInput
+from localeval.replies import Replies
+
+LONGEST_WAIT = 300.0  # seconds that a server's retry-after can ask for
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+HIDDEN = "[key]"
+
+
+class NoReply(Exception):
+    """A request that was given up. state: "failed" or "timed_out"; the message never holds the key."""
+
+    def __init__(self, state: str, reason: str):
+        super().__init__(reason)
+        self.state = state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where a model is and how it is asked. base_url: up to and with `/v1`; key_variable: the environment variable that holds the key,
+    empty for none. family: who made the model, to tell a judge of the same family. timeout: seconds for one attempt."""
+
+    base_url: str
+    model: str
+    key_variable: str = ""
+    family: str = ""
+    timeout: float = 60.0
+    retries: int = 8
+    max_tokens: int = 300
+
+    def __post_init__(self):
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            raise BadInput("endpoint: base_url must be http(s)://host[:port]/path, with no name, key or query in it")
+        if parts.scheme == "http" and self.key_variable and parts.hostname not in LOOPBACK:
+            raise BadInput(f"endpoint: a key would go to {parts.hostname} unprotected; use https, or no key_variable")
+        if self.retries < 0 or self.timeout <= 0 or self.max_tokens < 1:
+            raise BadInput("endpoint: retries must be 0 or more, timeout above 0, max_tokens 1 or more")
+
+
+@dataclass
+class Tally:
+    """What was used: requests sent, replies taken from the store, attempts beyond the first, tokens as the server counts them (0 where
+    it does not), seconds waited for."""
+
+    sent: int = 0
+    kept: int = 0
+    again: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Endpoint:
+    """Asks one model. environment, sleep, clock and wall are arguments, so that nothing waits in a test. wall: seconds since 1970."""
+
+    address: Address
+    replies: Replies
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self):
+        variable = self.address.key_variable
+        if variable and not self.environment.get(variable):
+            raise BadInput(
+                f"endpoint: the environment has no {variable}; set it to the key, or leave key_variable empty"
+            )
+        if variable and not (
+            self._key.isascii() and self._key.isprintable()
+        ):  # else the header's own error would show it
+            raise BadInput(f"endpoint: {variable} holds something that is no key; set it anew")
+
+    @property
+    def name(self) -> str:
+        return self.address.model
+
+    @property
+    def family(self) -> str:
+        return self.address.family or self.address.model.rpartition("/")[0] or self.address.model
+
+    def complete(self, messages: Sequence[Mapping[str, str]], attempt: int = 0, repeat: int = 0) -> str:
+        """The text of a reply at temperature 0. attempt, repeat: asked again on purpose; part of the key, not of what is sent.
+
+        Raises NoReply, after the retries; BadInput where every question would fail alike (no server, a refused key, no such model).
+        """
+        sent = {
+            "model": self.address.model,
+            "messages": list(messages),
+            "temperature": 0,
+            "max_tokens": self.address.max_tokens,
+        }
+        request = {"endpoint": self.address.base_url, "attempt": attempt, "repeat": repeat, **sent}
+        reply, kept = self.replies.get(request, lambda: self._ask(sent))
+        self.tally.kept += kept
+        return reply["text"]
+
+    def _ask(self, sent: dict) -> dict:
+        problem = NoReply("failed", "not asked")
+        for number in range(self.address.retries + 1):
+            self.tally.again += number > 0
+            try:
+                status, headers, body = self._post(sent)
+            except TimeoutError:
+                problem, wait = NoReply("timed_out", f"no reply within {self.address.timeout:g} s"), 2.0**number
+            except (OSError, http.client.HTTPException) as error:
+                self._check_there(error)
+                problem, wait = NoReply("failed", type(error).__name__), 2.0**number
+            else:
+                if status == 200:
+                    return self._read(body)
+                self._check_usable(status)
+                problem = NoReply("failed", f"HTTP {status}")
+                if status not in AGAIN:
+                    raise problem
+                wait = self._asked_to_wait(headers, 2.0**number)
+            if number < self.address.retries:
+                self.sleep(min(wait, LONGEST_WAIT))
+        raise problem
+
+    def _check_there(self, error: Exception) -> None:
+        import socket
+
+        if (
+            isinstance(error, ConnectionRefusedError | socket.gaierror)
+            and not self.tally.completion_tokens
+            and not self.replies.kept
+        ):
+            raise BadInput(
+                f"endpoint: nothing answers at {self.address.base_url}; start the server, or name another"
+            ) from None
+
+    def _check_usable(self, status: int) -> None:
+        if status in (401, 403):
+            raise BadInput(
+                f"endpoint: {self.address.base_url} refused the key (HTTP {status}); see {self.address.key_variable or 'key_variable'}"
+            )
+        if status == 404:
+            raise BadInput(f"endpoint: {self.address.base_url} has no model {self.address.model!r} (HTTP 404)")
+
+    def _asked_to_wait(self, headers: Mapping[str, str], otherwise: float) -> float:
+        """Seconds of a retry-after, which may be a number or a date."""
+        given = headers.get("retry-after", "").strip()
+        try:
+            return max(0.0, float(given))
+        except ValueError:
+            when = email.utils.parsedate_tz(given)
+            return max(0.0, email.utils.mktime_tz(when) - self.wall()) if when else otherwise
+
+    def _post(self, sent: dict) -> tuple[int, dict[str, str], bytes]:
+        parts = urlsplit(self.address.base_url)
+        secure = parts.scheme == "https"
+        connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = connect(parts.hostname, parts.port, timeout=self.address.timeout)
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self.address.key_variable:
+            headers["Authorization"] = f"Bearer {self._key}"
+        start = self.clock()
+        self.tally.sent += 1
+        try:
+            connection.request("POST", parts.path.rstrip("/") + "/chat/completions", json.dumps(sent).encode(), headers)
+            response = connection.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, headers, self._body(response, start)
+        finally:
+            connection.close()
+            self.tally.seconds += self.clock() - start
+
+    def _body(self, response: http.client.HTTPResponse, start: float) -> bytes:
+        """All of a body: a server that sends a little now and then runs into the time limit too."""
+        parts = []
+        while part := response.read1(65536):
+            parts.append(part)
+            if self.clock() - start > self.address.timeout:
+                raise TimeoutError
+        if response.length:
+            raise http.client.IncompleteRead(b"".join(parts), response.length)
+        return b"".join(parts)
+
+    def _read(self, body: bytes) -> dict:
+        """The text of a reply, without the key if the server sent it back. A reply that is none has an empty text: no output."""
+        try:
+            reply = json.loads(body)
+            text = reply["choices"][0]["message"]["content"] or ""
+        except (ValueError, KeyError, IndexError, TypeError):
+            raise NoReply("failed", "the reply is not that of a chat completion") from None
+        used = reply.get("usage") or {}
+        for name in ("prompt_tokens", "completion_tokens"):
+            count = used.get(name)
+            setattr(self.tally, name, getattr(self.tally, name) + (count if isinstance(count, int) else 0))
+        return {"text": self._without_key(str(text)), "model": self._without_key(str(reply.get("model", "")))}
+
+    @property
+    def _key(self) -> str:
+        return self.environment[self.address.key_variable].strip()
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, HIDDEN) if self.address.key_variable else text

@@ -1,0 +1,182 @@
+"""Who answers and who judges, made from parameters; and what the groundedness notebook counts around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from localeval import answering, damage, gguf, groundedness, stats
+from localeval.corpus import Corpus
+from localeval.endpoint import Address, Endpoint
+from localeval.records import BadInput, Graded, Query, fill, near
+from localeval.replies import Replies
+from localeval.tables import write_jsonl
+
+GENERATORS = ("extractive", "gguf", "endpoint")
+JUDGES = ("checker", "endpoint")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """folder: where replies are kept. endpoints: "generator" and "judge" -> fields of `Address`. gguf: a file below root, or empty."""
+
+    folder: Path
+    root: Path
+    endpoints: Mapping[str, Mapping]
+    gguf: str
+    language: str
+    sentinel: str
+    seed: int
+    say: Callable[[str], None] = field(default=lambda text: None)
+
+    def __post_init__(self):
+        if not self.sentinel.strip():
+            raise BadInput("sentinel: a generator needs a word to decline with")
+        for role in set(self.endpoints) - {"generator", "judge"}:
+            raise BadInput(
+                f"endpoints: unknown role {role!r}{near(role, ['generator', 'judge'])}; known: generator, judge"
+            )
+
+    def endpoint(self, role: str) -> Endpoint:
+        """The endpoint of a role; refused unless the parameters name it."""
+        if role not in self.endpoints:
+            raise BadInput(
+                f"endpoints: no {role} is named, and nothing is asked that is not; give its base_url and model"
+            )
+        given = dict(self.endpoints[role])
+        for name in ("base_url", "model"):
+            if not given.get(name):
+                raise BadInput(f"endpoints: {role} needs {name}")
+        address = fill(Address, given, f"endpoints: {role}")
+        self.say(f"{role}: {address.model} at {address.base_url}")
+        return Endpoint(address, Replies(self.folder / "endpoint.jsonl"))
+
+
+@dataclass(frozen=True)
+class Made:
+    """Generators that can run, by name; states of those that cannot (status and reason); thresholds of the extractive one; endpoints
+    that were asked."""
+
+    ready: dict[str, groundedness.Generator]
+    states: dict[str, tuple[str, str]]
+    thresholds: pd.DataFrame
+    endpoints: list[Endpoint]
+
+    @property
+    def first(self) -> str:
+        """The name of the generator that the headline speaks of."""
+        return next(iter(self.ready.values())).name
+
+    def tally(self) -> dict[str, dict]:
+        """What was used of each model."""
+        return {endpoint.name: asdict(endpoint.tally) for endpoint in self.endpoints}
+
+
+def generators(
+    names: Sequence[str], cases: Sequence[groundedness.Case], chunks: Sequence[str], setting: Setting
+) -> Made:
+    """The named generators. chunks: the texts of all chunks, for the rarity of words. None that can run is an error."""
+    ready, states, endpoints = {}, {}, []
+    thresholds = pd.DataFrame(columns=["origin", "half", "threshold", "questions", "good"])
+    for name in names:
+        if name not in GENERATORS:
+            raise BadInput(f"generators: unknown {name!r}{near(name, GENERATORS)}; known: {', '.join(GENERATORS)}")
+        if name == "extractive":
+            best = answering.Extractive(*answering.rarities(chunks, setting.language), setting.language)
+            checker = answering.Checker(setting.language)
+            ready[name], thresholds = groundedness.sentence_generator(cases, best, checker, setting.seed)
+        elif name == "endpoint":
+            endpoints.append(setting.endpoint("generator"))
+            ready[name] = groundedness.EndpointGenerator(endpoints[-1], setting.language, setting.sentinel)
+        else:
+            model, missing = _local(setting)
+            states |= {name: ("not_run", missing)} if missing else {}
+            ready |= {name: groundedness.LocalGenerator(model, setting.sentinel)} if model else {}
+    if not ready:
+        raise BadInput(f"generators: none of {', '.join(names) or 'none'} can run here; 'extractive' needs nothing")
+    return Made(ready, states, thresholds, endpoints)
+
+
+def _local(setting: Setting) -> tuple[gguf.LocalModel | None, str]:
+    path = setting.root / setting.gguf if setting.gguf else None
+    missing = gguf.missing(path)
+    if missing:
+        return None, missing
+    return gguf.LocalModel(gguf.locate(path, setting.folder), Replies(setting.folder / "gguf.jsonl")), ""
+
+
+def judge(name: str, setting: Setting) -> groundedness.Judge:
+    """The judge by name."""
+    if name not in JUDGES:
+        raise BadInput(f"judge: unknown {name!r}{near(name, JUDGES)}; known: {', '.join(JUDGES)}")
+    if name == "checker":
+        return groundedness.RuleJudge(answering.Checker(setting.language))
+    return groundedness.EndpointJudge(setting.endpoint("judge"), setting.language)
+
+
+def answered(cases: Sequence[groundedness.Case], made: Made, judge: groundedness.Judge, path: Path) -> pd.DataFrame:
+    """`groundedness.run` of every generator. The answers go to `path`, which stays on this machine."""
+    rows = pd.concat([groundedness.run(cases, one, judge) for one in made.ready.values()], ignore_index=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_jsonl(rows.to_dict("records"), path)
+    return rows
+
+
+def who(made: Made, judge: groundedness.Judge) -> pd.DataFrame:
+    """Who answered and who judged, a row a generator; one that did not run has its state and what it would take."""
+    rows = []
+    for one in made.ready.values():
+        same = "yes" if groundedness.same_family(one, judge) else "no"
+        rows.append((one.name, one.family, judge.name, judge.family, same, "ok", ""))
+    rows += [(name, "", judge.name, judge.family, "", status, reason) for name, (status, reason) in made.states.items()]
+    return pd.DataFrame(
+        rows, columns=["generator", "its family", "judge", "the judge's family", "same family", "status", "reason"]
+    )
+
+
+# Around a run
+
+
+def best_system(summary: pd.DataFrame, rule: str, metric: str, origin: str) -> str:
+    """The system with the highest mean of a metric, the random arm left out; ties: the first."""
+    part = summary[(summary["origin"] == origin) & ~summary["system"].str.endswith("/random")]
+    return stats.best(part, rule, metric)["system"]
+
+
+def graded_of(graded: Mapping[tuple[str, str], list[Graded]], system: str, rule: str, notebook: str) -> list[Graded]:
+    """What one system's hits were worth under a rule; a name that did not run there is bad input."""
+    if (system, rule) not in graded:
+        names = sorted({name for name, _ in graded})
+        known = {text for _, text in graded}
+        if rule not in known:
+            raise BadInput(
+                f"rule: {notebook} has no gains under {rule!r}{near(rule, known)}; it has {', '.join(sorted(known))}"
+            )
+        raise BadInput(f"system: {system!r} did not run in {notebook}{near(system, names)}; it has {', '.join(names)}")
+    return graded[system, rule]
+
+
+def populations(cases: Sequence[groundedness.Case], left_out: int) -> pd.DataFrame:
+    """Questions by origin and population, and those that the rule cannot judge."""
+    frame = pd.DataFrame([(case.origin, case.population) for case in cases], columns=["origin", "population"])
+    wide = frame.groupby(["origin", "population"], sort=False).size().unstack(fill_value=0)
+    wide = wide.reindex(columns=list(groundedness.POPULATIONS), fill_value=0).reset_index().rename_axis(columns=None)
+    return wide.assign(**{"not applicable to the rule, of all origins": left_out})
+
+
+def question_classes(queries: Sequence[Query], corpus: Corpus) -> dict[str, str]:
+    """The class of the pages that a question's evidence stands on, as ingestion gives it."""
+    return damage.question_classes(queries, corpus, damage.page_classes(corpus), "class")
+
+
+def consistency(again: pd.DataFrame, judge: str) -> pd.DataFrame:
+    """One row: how many answers got the same verdict each time, and which did not."""
+    n, same = len(again), int(again["agree"].sum())
+    low, high = stats.wilson(same, n) if n else (float("nan"),) * 2
+    borderline = ", ".join(again.loc[~again["agree"].astype(bool), "query_id"]) or "none"
+    columns = ["judge", "answers", "asked each", "same verdict", "low", "high", "not the same"]
+    row = (judge, n, int(again["asked"].max()) if n else 0, same / n if n else float("nan"), low, high, borderline)
+    return pd.DataFrame([row], columns=columns)

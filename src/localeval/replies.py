@@ -1,0 +1,53 @@
+"""What a model replied, kept: a run that breaks goes on where it stopped, and no request is made twice.
+
+One line of JSON a reply, appended and synced to disk before it is used. The key is the whole request: endpoint, model, every message,
+every parameter. The file stays on this machine: replies may not be ours to pass on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+def key_of(request: dict) -> str:
+    """SHA-256 of a request, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+class Replies:
+    """Append-only store of replies in one JSONL file. What a kill left of a last line is cut off when the file is opened."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.kept: dict[str, dict] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._load()
+
+    def _load(self) -> None:
+        whole = self.path.read_bytes() if self.path.is_file() else b""
+        end = whole.rfind(b"\n") + 1
+        if end < len(whole):
+            os.truncate(self.path, end)
+        for line in whole[:end].splitlines():
+            try:
+                row = json.loads(line)
+                self.kept[row["key"]] = row["reply"]
+            except (ValueError, KeyError, TypeError):
+                continue  # a damaged line is as if it had not been asked
+
+    def get(self, request: dict, ask: Callable[[], dict]) -> tuple[dict, bool]:
+        """The reply to a request, and whether it was kept. What `ask` raises is not kept: it is asked again next time."""
+        key = key_of(request)
+        if key in self.kept:
+            return self.kept[key], True
+        reply = ask()
+        line = json.dumps({"key": key, "reply": reply}, ensure_ascii=True).encode() + b"\n"
+        with self.path.open("ab", buffering=0) as file:
+            file.write(line)
+            os.fsync(file.fileno())
+        self.kept[key] = reply
+        return reply, False

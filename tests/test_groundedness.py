@@ -1,0 +1,506 @@
+"""Answers, verdicts, rates and losses by hand; every rate over its own questions, and no failure counted as an answer."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from localeval import answering, generation, gguf, groundedness, handcheck, tables
+from localeval.groundedness import MISSED, RETRIEVED, UNANSWERABLE, Answer, Case, Judgement
+from localeval.records import BadInput, Evidence, Graded, Hit, Query, Span
+from localeval.replies import Replies
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def case(
+    query_id,
+    population=RETRIEVED,
+    question="How long does it rise?",
+    quotes=("It rises for three hours.",),
+    origin="human",
+):
+    return Case(query_id, question, origin, population, quotes, ("Knead it. It rises for three hours. Then bake it.",))
+
+
+# Reading replies
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The source does not give the date.",
+        "Kaynaklarda bu bilgi yok.",
+        "Dazu steht nichts im Text.",
+        "This is not in the passages.",
+    ],
+)
+def test_refusals_in_words(text):
+    assert groundedness.read_answer(text, "XX").state == "declined"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"I cannot lift this anvil," the smith muttered.', "Sorry, the 1902 edition was withdrawn.", "No, never heat it above 60 °C.",
+        "The text was not printed before 1902.", "Der Text ist von 1902.", "Kaynak su 60 dereceye ısıtılır.",
+    ],
+)  # fmt: skip
+def test_answers_that_sound_like_refusals(text):
+    assert groundedness.read_answer(text, "XX") == Answer("answered", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ('{"supported": true, "answers_question": false}', (True, False)),
+        (
+            'Sure: {"note": 1} and {"supported": false, "answers_question": true, "reason": "a } brace"} done',
+            (False, True),
+        ),
+        ('{"supported": true, "answers_question": 1}', None),
+        ('{"verdict": {"supported": true, "answers_question": true}}', (True, True)),
+        ("supported: true", None),
+        ("{" * 50, None),
+    ],
+)
+def test_verdicts_are_read_strictly(text, verdict):
+    assert groundedness.read_verdict(text) == verdict
+
+
+def test_prompts_hold_everything_and_their_language_is_checked():
+    for language, words in groundedness.PROMPTS.items():
+        filled = words["answer"].format(sentinel="XX", passages="PP", question="QQ")
+        assert all(part in filled for part in ("XX", "PP", "QQ")), language
+        filled = words["judge"].format(passages="PP", question="QQ", answer="AA", gold="GG")
+        assert all(part in filled for part in ("PP", "QQ", "AA", "GG", '{"supported"')), language
+    with pytest.raises(BadInput, match="no prompts in 'xx'"):
+        groundedness.prompts("xx")
+
+
+# The extractive answerer and the checker
+
+CHECKER = answering.Checker()
+
+
+def test_the_best_sentence_holds_the_rare_words():
+    texts = ["The loaf bakes for an hour at great heat.", "The loaf cools.", "The loaf rests."]
+    best = answering.Extractive(*answering.rarities(texts)).best("How long does the loaf bake?", texts)
+    assert best.text == texts[0] and 0 < best.score <= 1
+    assert answering.Extractive({}, 0).best("?", ["A sentence of words."]).score == pytest.approx(0.05)
+    assert answering.Extractive({}, 0).best("what?", []) == answering.Candidate("", 0.0)
+
+
+def test_the_threshold_by_hand():
+    assert answering.calibrate([0.9, 0.8, 0.4, 0.2], [True, True, False, False]) == 0.8
+    assert answering.calibrate([0.9, 0.8, 0.4], [True, False, True]) == 0.9, "of two equal gains the more careful"
+    assert answering.calibrate([0.5], [True]) == answering.calibrate([], []) == -math.inf
+
+
+def test_each_half_is_answered_with_the_threshold_of_the_other():
+    cases = [case(f"q{number}") for number in range(20)] + [case("t1", origin="templated")]
+    _, table = groundedness.sentence_generator(cases, answering.Extractive({}, 0), CHECKER, 1)
+    assert table["questions"].sum() == 21 and set(table["origin"]) == {"human", "templated"}
+    strict = groundedness.SentenceGenerator(
+        {"q1": answering.Candidate("It.", 0.5)}, {("human", 0): 0.4, ("human", 1): 0.6}, 1
+    )
+    half = groundedness.abstention.side("q1", 1)
+    assert strict.answer(case("q1")).state == ("answered" if half else "declined"), (
+        "half 1 uses the threshold of half 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "supported"),
+    [
+        ("It rises for three hours.", True),
+        ("it RISES for three hours", True),
+        ("It rises for 3 hours.", True),
+        ("It rises for four hours.", False),
+        ("It does not rise for three hours.", False),
+        ("It rises for three hours. Then eat Swiss cheese.", False),
+        ("Bread is food.", False),
+        ("", False),
+    ],
+)
+def test_support_by_rules(answer, supported):
+    assert CHECKER.supported(answer, case("q").passages) is supported
+
+
+def test_a_name_that_no_passage_has_is_not_supported():
+    passages = ("The old clock of the tower was mended by Weber in spring.",)
+    assert CHECKER.supported("The old clock of the tower was mended by Weber.", passages)
+    assert not CHECKER.supported("The old clock of the tower was mended by Fischer.", passages)
+
+
+@pytest.mark.parametrize(
+    ("answer", "conveys"),
+    [
+        ("Yes: it rises for three hours.", True),
+        ("It rises 3 hours.", True),
+        ("It rises for two hours.", False),
+        ("It never rises for three hours.", False),
+        ("three", False),
+    ],
+)
+def test_what_an_answer_conveys(answer, conveys):
+    assert CHECKER.answers(answer, case("q").quotes) is conveys and not CHECKER.answers(answer, ())
+
+
+def test_numbers_as_they_are_meant():
+    assert answering.numbers("1,200 and 0.50, 7,5 and three; 2024") == {"1200", "0.5", "7.5", "3", "2024"}
+
+
+# Cases and runs
+
+
+def test_populations_follow_the_rule_and_the_cut():
+    span = Span("d", 0, 5)
+    evidence = (Evidence(span, quote="gold"),)
+    queries = [Query("a", "?", evidence), Query("b", "?", evidence), Query("c", "?"), Query("d", "?", evidence)]
+    graded = [
+        Graded("a", "scored", ((2, 1.0),)), Graded("b", "scored", ((3, 1.0),)), Graded("c", "unanswerable"), Graded("d", "not_applicable"),
+    ]  # fmt: skip
+    hits = {("s", "a"): [Hit(Span("d", at, at + 5), 1.0) for at in (0, 5, 10)]}
+    cases, left_out = groundedness.cases_of(queries, graded, hits, "s", str, 2)
+    assert [one.population for one in cases] == [RETRIEVED, MISSED, UNANSWERABLE] and left_out == 1
+    assert cases[0].passages == ("d#0-5", "d#5-10") and cases[0].quotes == ("gold",)
+    with pytest.raises(BadInput, match="passages=0"):
+        groundedness.cases_of(queries, graded, hits, "s", str, 0)
+
+
+class Says:
+    """A generator or judge by a table."""
+
+    name = family = "table"
+
+    def __init__(self, replies):
+        self._replies = replies
+
+    def answer(self, case):
+        return self._replies[case.query_id]
+
+    def judge(self, case, answer, repeat=0):
+        got = self._replies[case.query_id]
+        return got[repeat] if isinstance(got, list) else got
+
+
+YES, WRONG, LOOSE = Judgement("judged", True, True), Judgement("judged", True, False), Judgement("judged", False, False)
+GIVEN = Answer("answered", "text")
+
+
+def rows_of(*entries):
+    """Entries: population, answer, verdict."""
+    cases = [case(f"q{number}", population) for number, (population, _, _) in enumerate(entries)]
+    answers = {f"q{number}": answer for number, (_, answer, _) in enumerate(entries)}
+    verdicts = {f"q{number}": verdict for number, (_, _, verdict) in enumerate(entries)}
+    return groundedness.run(cases, Says(answers), Says(verdicts))
+
+
+def test_the_published_rates_from_their_counts():
+    """The run that the protocol comes from: 33 found and 25 missed; 93.9, 96.8, 96.8; 80.0, 20.0, 60.0, 4.0 percent."""
+    no = Answer("declined", "", "sentinel")
+    entries = [(RETRIEVED, GIVEN, YES)] * 30 + [(RETRIEVED, GIVEN, LOOSE)] + [(RETRIEVED, no, YES)] * 2
+    entries += (
+        [(MISSED, no, YES)] * 20 + [(MISSED, GIVEN, YES)] * 3 + [(MISSED, GIVEN, WRONG)] + [(MISSED, GIVEN, LOOSE)]
+    )
+    got = groundedness.rates(rows_of(*entries)).set_index("rate")
+    shown = {name: (row["count"], row["n"], round(100 * row["value"], 1)) for name, row in got[got["n"] > 0].iterrows()}
+    assert shown["answered_when_retrieved"] == (31, 33, 93.9)
+    assert shown["grounded_when_answered"] == shown["correct_when_answered"] == (30, 31, 96.8)
+    assert shown["abstained_when_not_retrieved"] == (20, 25, 80.0) and shown["answered_when_not_retrieved"] == (
+        5,
+        25,
+        20.0,
+    )
+    assert shown["correct_when_answered_without_span"] == (3, 5, 60.0)
+    assert shown["hallucination_rate"] == (1, 25, 4.0), "over all missed, not over the answered"
+    assert math.isnan(got.loc["answered_when_unanswerable", "value"])
+
+
+def test_failures_are_in_no_rate_and_are_counted():
+    rows = rows_of(
+        (RETRIEVED, GIVEN, YES), (RETRIEVED, GIVEN, YES), (RETRIEVED, GIVEN, Judgement("judge_failed")),
+        (RETRIEVED, Answer("no_output"), YES),
+        (RETRIEVED, Answer("timed_out"), YES), (MISSED, GIVEN, Judgement("judge_failed")), (MISSED, Answer("declined", "", "words"), YES),
+    )  # fmt: skip
+    got = groundedness.rates(rows).set_index("rate")[["count", "n"]]
+    assert got.loc["grounded_when_answered"].tolist() == [2, 2] and got.loc["answered_when_retrieved"].tolist() == [
+        3,
+        3,
+    ]
+    assert got.loc["hallucination_rate"].tolist() == [0, 1], "an answer without a verdict is not a supported one"
+    ended = groundedness.states(rows).set_index("population")
+    assert ended.loc[RETRIEVED, ["answered", "answered, judge_failed", "no_output", "timed_out"]].tolist() == [
+        2,
+        1,
+        1,
+        1,
+    ]
+    assert ended.loc[MISSED, "declined in words"] == 1
+
+
+def test_declining_everything_does_not_win():
+    no = Answer("declined", "", "sentinel")
+    got = groundedness.rates(
+        rows_of(*[(name, no, YES) for name in groundedness.POPULATIONS for _ in range(10)])
+    ).set_index("rate")["value"]
+    assert (
+        got["abstained_when_unanswerable"]
+        == got["abstained_when_not_retrieved"]
+        == got["abstained_when_retrieved"]
+        == 1
+    )
+    assert got["answered_when_retrieved"] == 0 and math.isnan(got["grounded_when_answered"])
+
+
+def test_a_judge_that_wavers_is_found():
+    rows = rows_of((RETRIEVED, GIVEN, YES), (RETRIEVED, GIVEN, YES))
+    wavers = Says({"q0": [YES, YES, WRONG], "q1": [YES, Judgement("judge_failed"), YES]})
+    again = groundedness.judge_again([case("q0"), case("q1")], rows, wavers, 3, 10).set_index("query_id")
+    assert again["agree"].to_dict() == {"q0": False, "q1": True} and again.loc["q1", "asked"] == 2
+    told = generation.consistency(again.reset_index(), "table").iloc[0]
+    assert told["same verdict"] == 0.5 and told["not the same"] == "q0" and told["low"] < 0.5 < told["high"]
+
+
+def test_a_judge_of_the_same_family_is_said():
+    one, two = Says({}), Says({})
+    assert groundedness.same_family(one, two)
+    two.family = "other"
+    made = generation.Made({"x": one}, {"gguf": ("not_run", "how")}, pd.DataFrame(), [])
+    assert not groundedness.same_family(one, two)
+    told = generation.who(made, one)
+    assert told["same family"].tolist() == ["yes", ""] and told["status"].tolist() == ["ok", "not_run"]
+
+
+# Losses
+
+
+def test_each_question_is_lost_at_one_stage():
+    entries = [(RETRIEVED, GIVEN, YES)] * 5 + [
+        (RETRIEVED, Answer("declined"), YES),
+        (RETRIEVED, GIVEN, LOOSE),
+        (RETRIEVED, GIVEN, WRONG),
+    ]
+    rows = rows_of(
+        *entries,
+        (RETRIEVED, GIVEN, Judgement("judge_failed")),
+        (RETRIEVED, Answer("failed"), YES),
+        (UNANSWERABLE, GIVEN, LOOSE),
+    )
+    status = ["scored", "scored", "unreachable", "scored", "scored"] + ["scored"] * 5 + ["unanswerable"]
+    ranks = [1, 1, 0, 0, 9] + [1] * 5 + [0]
+    graded = [
+        Graded(f"q{number}", state, ((rank, 1.0),) if rank else ())
+        for number, (state, rank) in enumerate(zip(status, ranks, strict=True))
+    ]
+    far = groundedness.furthest(rows, graded, 5, lost_in_text=["q1"]).set_index("query_id")
+    lost = ["", "in the text", "in one chunk", "in the candidates", "in the top", "answered", "supported", "correct"]
+    assert far["lost"].tolist() == [*lost, "no verdict", "no verdict"], "the unanswerable one cannot be lost"
+    fall = groundedness.waterfall(far.reset_index()).iloc[0]
+    assert fall[["questions", *groundedness.STAGES, "no verdict"]].tolist() == [10, 9, 8, 7, 6, 4, 2, 1, 2]
+    groups = groundedness.waterfall(
+        far.reset_index(), {name: "even" if int(name[1:]) % 2 == 0 else "odd" for name in far.index}
+    )
+    assert groups["questions"].tolist() == [5, 5]
+    listed = groundedness.losses(far.reset_index(), [Query("q1", "why?")], {"q1": "clean"})
+    assert len(listed) == 9 and listed.iloc[0][["lost", "class", "question"]].tolist() == [
+        "not in the extracted text",
+        "clean",
+        "why?",
+    ]
+
+
+# Labels
+
+
+def labelled(rows, **labels):
+    given = [(name, handcheck.answer_id("text"), *pair) for name, pair in labels.items()]
+    return handcheck.matched(rows, pd.DataFrame(given, columns=list(handcheck.LABELS[:4])))
+
+
+def test_a_sample_is_even_over_strata_and_stays_the_same():
+    rows = rows_of(
+        *[(RETRIEVED, GIVEN, YES)] * 30,
+        *[(RETRIEVED, GIVEN, WRONG)] * 2,
+        *[(MISSED, GIVEN, LOOSE)] * 30,
+        (MISSED, Answer("declined"), YES),
+    )
+    got = handcheck.sample(rows, 12)
+    assert got.groupby(["population", "answers", "supported"]).size().tolist() == [5, 2, 5]
+    assert got.index.tolist() == handcheck.sample(rows, 12).index.tolist() and len(handcheck.sample(rows, 500)) == 62
+
+
+def test_a_sheet_is_written_filled_and_read(tmp_path):
+    rows = rows_of((RETRIEVED, GIVEN, YES), (RETRIEVED, GIVEN, WRONG))
+    path = tmp_path / "deep" / "sheet.csv"
+    handcheck.write_sheet(rows, [case("q0"), case("q1")], path)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert list(frame.columns) == list(handcheck.SHEET) and frame["passages"].str.contains("rises").all()
+    assert not {"judged", "verdict"} & set(frame.columns), "the person does not see what the judge said"
+    frame.loc[0, ["supported", "answers_question"]] = ["Yes", " no "]
+    frame.to_csv(path, index=False)
+    handcheck.write_sheet(rows, [case("q0"), case("q1")], path)
+    labels = handcheck.read_labels(path)
+    assert labels.loc[0, ["supported", "answers_question"]].tolist() == [True, False], (
+        "what was filled in is not written over"
+    )
+    whole, stale = handcheck.matched(rows, labels)
+    assert stale == 0 and whole["human_answers"].tolist() == [False, None]
+    changed = rows.assign(answer="another")
+    assert (
+        handcheck.matched(changed, labels)[1] == 2
+        and handcheck.matched(changed, labels)[0]["human_answers"].isna().all()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("query_id,answer_id,supported\nq,a,yes\n", "lacks the column 'answers_question'"),
+        ("query_id,answer_id,supported,answers_question\nq,a,maybe,no\n", r":2: supported is 'maybe'; write yes or no"),
+        ("query_id,answer_id,supported,answers_question\nq,a,yes,no\nq,a,no,no\n", "q is labelled twice"),
+        ("", "not a table"),
+    ],
+)
+def test_labels_that_cannot_be(tmp_path, text, message):
+    (tmp_path / "labels.csv").write_text(text)
+    with pytest.raises(BadInput, match=message):
+        handcheck.read_labels(tmp_path / "labels.csv")
+
+
+def test_judge_against_person_by_hand():
+    """20 labels: 8 both yes, 3 only the judge, 1 only the person, 8 both no: agreement 0.8, chance 0.55 x 0.45 + 0.45 x 0.55."""
+    pairs = [(YES, True)] * 8 + [(YES, False)] * 3 + [(WRONG, True)] + [(WRONG, False)] * 8
+    rows = rows_of(*[(RETRIEVED, GIVEN, verdict) for verdict, _ in pairs])
+    whole, _ = labelled(rows, **{f"q{number}": (True, person) for number, (_, person) in enumerate(pairs)})
+    got = handcheck.confusion(whole).set_index("verdict")
+    row = got.loc["answers"]
+    assert row[["both yes", "judge yes", "person yes", "both no", "n"]].tolist() == [8, 3, 1, 8, 20]
+    chance = 0.55 * 0.45 + 0.45 * 0.55
+    assert (
+        row["agreement"] == 0.8
+        and row["base rate"] == 0.45
+        and row["kappa"] == pytest.approx((0.8 - chance) / (1 - chance))
+    )
+    assert row["kappa_low"] < row["kappa"] < row["kappa_high"]
+    assert math.isnan(got.loc["supported", "kappa"]), "everything yes: agreement by chance is certain"
+
+
+def test_corrected_rates_by_hand():
+    """100 answers, judged right 60; of 20 labelled yes 15 hold, of 20 labelled no 2 are right: 0.6 x 0.75 + 0.4 x 0.1 = 0.49."""
+    rows = rows_of(*[(RETRIEVED, GIVEN, YES)] * 60, *[(RETRIEVED, GIVEN, WRONG)] * 40)
+    labels = {f"q{number}": (True, number < 15) for number in range(20)} | {
+        f"q{60 + number}": (True, number < 2) for number in range(20)
+    }
+    whole, _ = labelled(rows, **labels)
+    row = handcheck.corrected(whole, 1).set_index("rate").loc["correct_when_answered"]
+    assert row["as judged"] == 0.6 and row["powered"] == pytest.approx(0.49) and row["labels"] == 40
+    assert row["rogan_gladen"] == pytest.approx(0.49), "with one population both are the same"
+    assert row["powered_low"] < 0.40 and row["powered_high"] > 0.58
+    few, _ = labelled(rows, q0=(True, True), q60=(True, False))
+    wide = handcheck.corrected(few, 1).set_index("rate").loc["correct_when_answered"]
+    assert wide["powered_high"] - wide["powered_low"] > 1.5 * (row["powered_high"] - row["powered_low"]), (
+        "few labels, wide"
+    )
+    none = handcheck.corrected(labelled(rows)[0], 1).set_index("rate").loc["correct_when_answered"]
+    assert none["as judged"] == 0.6 and math.isnan(none["powered"]) and math.isnan(none["rogan_gladen"])
+
+
+def test_a_perfect_sample_does_not_look_certain():
+    rows = rows_of(*[(RETRIEVED, GIVEN, YES)] * 10)
+    whole, _ = labelled(rows, **{f"q{number}": (True, True) for number in range(10)})
+    row = handcheck.corrected(whole, 1).set_index("rate").loc["correct_when_answered"]
+    assert row["powered"] == 1 and row["powered_low"] < 0.95
+
+
+def test_a_judge_no_better_than_chance_corrects_nothing():
+    pairs = [(YES, True), (YES, False), (WRONG, True), (WRONG, False)] * 10
+    rows = rows_of(*[(RETRIEVED, GIVEN, verdict) for verdict, _ in pairs])
+    whole, _ = labelled(rows, **{f"q{number}": (True, person) for number, (_, person) in enumerate(pairs)})
+    row = handcheck.corrected(whole, 1).set_index("rate").loc["correct_when_answered"]
+    assert row["powered"] == 0.5 and row["rogan_gladen_high"] - row["rogan_gladen_low"] > 0.8
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    """100 draws of a known world: 95 % intervals of the corrected rate hold it in about that share."""
+    import numpy as np
+
+    held = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        said = random.random(150) < 0.6
+        truth = np.where(said, random.random(150) < 0.8, random.random(150) < 0.2)
+        frame = pd.DataFrame(
+            {"answers": said, "population": RETRIEVED, "judged": "judged", "human_answers": None}, dtype=object
+        )
+        seen = [*np.flatnonzero(said)[:20], *np.flatnonzero(~said)[:20]]
+        frame.loc[seen, "human_answers"] = truth[seen].astype(object)
+        _, low, high = handcheck._powered(frame, len(frame), "answers", True, random)
+        held += low <= 0.6 * 0.8 + 0.4 * 0.2 <= high
+    assert 88 <= held <= 100
+
+
+# The local model
+
+
+def test_a_model_that_is_not_installed_says_how(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    monkeypatch.setattr(gguf.importlib.util, "find_spec", lambda name: None)
+    assert "pip install" in gguf.missing(None)
+    setting = generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1)
+    made = generation.generators(["extractive", "gguf"], [case("q")], ["some text"], setting)
+    assert made.first == "best sentence" and made.states["gguf"][0] == "not_run"
+    with pytest.raises(BadInput, match="none of gguf can run here"):
+        generation.generators(["gguf"], [], [], setting)
+    with pytest.raises(BadInput, match=r"unknown 'extracted' \(did you mean 'extractive'"):
+        generation.generators(["extracted"], [], [], setting)
+
+
+def test_the_adapter_of_a_local_model(tmp_path, monkeypatch):
+    """With a module in place of llama_cpp: the prompt ends at the answer, is cut to its room, and is asked once."""
+    prompts = []
+
+    class Llama:
+        def __init__(self, model_path, verbose, n_ctx, n_threads, seed):
+            assert not verbose and n_ctx == 512
+
+        def create_completion(self, prompt, max_tokens, temperature, stop):
+            assert temperature == 0 and stop == ["\n"]
+            prompts.append(prompt)
+            return {"choices": [{"text": " About 9 o'clock. "}]}
+
+    monkeypatch.setitem(sys.modules, "llama_cpp", types.SimpleNamespace(Llama=Llama))
+    model = gguf.LocalModel(tmp_path / "tiny.gguf", Replies(tmp_path / "r.jsonl"), context=512)
+    one = groundedness.LocalGenerator(model, "XX")
+    long = Case("q", "When?", "human", RETRIEVED, (), ("word " * 2000,))
+    assert one.answer(long) == one.answer(long) == Answer("answered", "About 9 o'clock.")
+    assert len(prompts) == 1 and prompts[0].endswith("Question: When?\nAnswer:") and len(prompts[0]) < 3 * 512
+    again = gguf.LocalModel(tmp_path / "tiny.gguf", Replies(tmp_path / "r.jsonl"), context=512)
+    assert again.complete_from("When?", long.passages) == "About 9 o'clock." and len(prompts) == 1
+
+
+def test_a_named_file_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(gguf.importlib.util, "find_spec", lambda name: object())
+    assert gguf.missing(tmp_path / "none.gguf") == "no file none.gguf: name the model's file as gguf"
+    assert gguf.missing(None) == "" and gguf.locate(tmp_path / "a.gguf", tmp_path) == tmp_path / "a.gguf"
+
+
+def test_no_answer_is_published(executed):
+    """Answers stay in the ignored folder: no artefact and no page of the notebook holds one, and labels come without texts."""
+    root = executed[0]
+    answers = [
+        row["answer"] for row in tables.read_jsonl(root / "runs/.cache/answers/toy.jsonl") if len(row["answer"]) > 20
+    ]
+    assert answers
+    written = "".join(path.read_text() for path in (root / "runs/toy/base/65_groundedness").iterdir())
+    written += (root / "runs/toy/base/65_groundedness.ipynb").read_text()
+    assert not [text for text in answers if text in written]
+    assert "runs/" in (PROJECT / ".gitignore").read_text().split()
+    for path in (PROJECT / "data").glob("*/handcheck.csv"):
+        assert tuple(path.read_text().splitlines()[0].split(",")) == handcheck.LABELS
