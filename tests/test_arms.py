@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pandas as pd
 import pytest
 
-from localeval import arms, stats, sweep
+from localeval import arms, stats, sweep, views
 from localeval.chunking import chunk_corpus
 from localeval.corpus import load
 from localeval.grading import Units
@@ -14,13 +16,15 @@ from localeval.sweep import Settings
 
 METRICS = ["evidence_ndcg@10", "p@1", "rr"]
 DOCUMENTS = {
-    "tea.md": "# Brewing tea\n\n## Green tea\n\nPour at eighty degrees and wait two minutes.\n\n## Black tea\n\nPour boiling and wait four minutes.\n",
+    "tea.md": "# Brewing tea\n\n## Green tea\n\nPour at eighty degrees, wait two.\n\n## Black tea\n\nPour boiling, wait four minutes.\n",
     "bread.md": "# Baking bread\n\n## Sourdough\n\nFeed the starter the evening before.\n\n## Rye\n\nScald the flour with hot water.\n",
 }
 ANSWERS = {
-    "q1": ("How hot for green tea?", "tea.md", "Pour at eighty degrees"), "q2": ("When is the starter fed?", "bread.md", "Feed the starter"),
-    "q3": ("What is scalded?", "bread.md", "Scald the flour"), "q4": ("How long does black tea draw?", "tea.md", "wait four minutes"),
-}  # fmt: skip
+    "q1": ("How hot for green tea?", "tea.md", "Pour at eighty degrees"),
+    "q2": ("When is the starter fed?", "bread.md", "Feed the starter"),
+    "q3": ("What is scalded?", "bread.md", "Scald the flour"),
+    "q4": ("How long does black tea draw?", "tea.md", "wait four minutes"),
+}
 
 
 @pytest.fixture
@@ -41,7 +45,10 @@ def study(tmp_path):
     return engines, queries
 
 
-def run(study, names=tuple(arms.ARMS), systems=(System("section", "random"), System("section", "bm25")), ran=None):
+SYSTEMS = (System("section", "random"), System("section", "bm25"))
+
+
+def run(study, names=tuple(arms.ARMS), systems=SYSTEMS, ran=None):
     engines, queries = study
     ran = [system.name for system in systems] if ran is None else ran
     return arms.measure(
@@ -116,7 +123,7 @@ def test_the_perfect_ranking_gives_each_piece_a_place_before_any_a_second():
     query = Query("q", "?", (Evidence(Span("d", 30, 40)), Evidence(Span("d", 110, 120))))
     got = arms.perfect(query, units)
     assert [hit.span for hit in got] == [Span("d", 0, 50), Span("d", 100, 150), Span("d", 20, 70)]
-    assert all(one.score > two.score for one, two in zip(got, got[1:], strict=False))
+    assert all(one.score > two.score for one, two in pairwise(got))
 
 
 def test_the_perfect_ranking_prefers_grades_and_the_whole_of_a_piece():
@@ -142,3 +149,11 @@ def test_titles_are_searched_without_the_text(study):
 def test_latency_of_an_empty_run_has_its_columns():
     assert list(stats.latency_table(arms._no_times()).columns) == list(stats.LATENCY)
     assert isinstance(arms._no_times(), pd.DataFrame)
+
+
+def test_arms_read_as_rows_with_the_difference_to_the_engine(study):
+    table = views.arm_rows(run(study).rows, METRICS, "evidence_ndcg@10").set_index("arm")
+    assert table.loc["engine", "difference in evidence_ndcg@10"] == "—"
+    assert table.loc["duplicate", "difference in evidence_ndcg@10"] == "0, everywhere"
+    assert table.loc["reversed", "difference in evidence_ndcg@10"].startswith("−")
+    assert views.arm_rows(run(study, names=[]).rows, METRICS, "rr").empty

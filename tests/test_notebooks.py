@@ -36,7 +36,7 @@ def test_the_notebooks_exist_and_read_only_earlier_ones():
         "45_damage",
         "50_statistics",
         "52_ranking",
-        "52_simulation",
+        "53_simulation",
         "54_published",
         "55_labels",
         "56_planning",

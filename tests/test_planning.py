@@ -233,7 +233,7 @@ def test_simulation_and_planning_run_on_a_tiny_study(executed, tmp_path, monkeyp
     shutil.copytree(executed[0], root)
     monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
     settings = {
-        "52_simulation": "{simulations: 40, n_resamples: 100, time_simulations: 10}",
+        "53_simulation": "{simulations: 40, n_resamples: 100, time_simulations: 10}",
         "56_planning": "{cuts: [1, 5]}",
     }
     for name, text in settings.items():
@@ -243,7 +243,7 @@ def test_simulation_and_planning_run_on_a_tiny_study(executed, tmp_path, monkeyp
     assert said[-1].startswith("toy: 2 of ")
     for name in settings:
         assert book.check_notebook(root / "runs/toy/base" / f"{name}.ipynb") == []
-    coverage = tables.read_csv(root / "runs/toy/base/52_simulation/coverage.csv")
+    coverage = tables.read_csv(root / "runs/toy/base/53_simulation/coverage.csv")
     assert coverage["rate"].between(0, 1).all() and {"paired difference", "warm time"} <= set(coverage["of"])
     arms = tables.read_csv(root / "runs/toy/base/30_sweep/arms.csv")
     assert set(arms["arm"]) == {"engine", "random", "reversed", "title-only", "duplicate", "oracle"}

@@ -59,6 +59,7 @@ def documents():
 
 def plots():
     risk = pd.DataFrame({"coverage": [0.1, 0.5, 1.0], "risk": [0.02, 0.1, 0.31]})
+    shared = pd.DataFrame({"system": ["a", "a", "b", "b"], "questions": [1, 100] * 2, "seconds": [9, 0.1, 1, 1]})
     return {
         "forest": figures.forest(summary(), metric="ndcg@10", group="rule", caption="Words."),
         "rules": figures.rules_side_by_side(summary(), "ndcg@10", RULES, SYSTEMS, caption="Words."),
@@ -67,6 +68,7 @@ def plots():
         "strip": figures.quality_strip(pages(), caption="Words."),
         "depth": figures.depth_curve(depths(), metric="ndcg@10", caption="Words."),
         "risk": figures.risk_coverage(risk, caption="Words."),
+        "amortised": figures.amortised(shared, caption="Words."),
         "histogram": figures.histogram([1, 2, 2, 3, 9], label="latency in ms", marks={"budget": 5}, caption="Words."),
     }
 
@@ -256,6 +258,7 @@ def test_plotting_libraries_load_when_something_is_drawn():
         ("strip", ["a.pdf median 0.32 over 10 pages"]),
         ("depth", ["depth 20 0.66 [0.56, 0.76] at 250 ms"]),
         ("risk", ["2.0% at coverage 10%", "31.0% at coverage 100%"]),
+        ("amortised", ["a 9 s at 1 and 0.1 s at 100; b 1 s at 1 and 1 s at 100"]),
         ("histogram", ["5 values from 1 to 9, median 2", "budget at 5"]),
     ],
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -68,10 +70,12 @@ def test_eight_bits_lose_a_little_and_the_loss_can_be_seen(made):
     full, eight = (OnnxCrossEncoder(card, folder, TEXTS.__getitem__, cache, bits=bits) for bits in (32, 8))
     apart = np.abs(full("slow kiln", list(TEXTS)) - eight("slow kiln", list(TEXTS)))
     assert 0 < apart.max() < 0.5 * np.ptp(full("slow kiln", list(TEXTS)))
-    assert (
-        crossencoder.graph(full.card, folder, cache, 8).stat().st_size
-        < crossencoder.graph(full.card, folder, cache).stat().st_size
-    )
+    import onnx
+
+    parts = onnx.load(str(crossencoder.graph(full.card, folder, cache, 8))).graph.initializer
+    weights = [part for part in parts if part.data_type == onnx.TensorProto.INT8 and len(part.dims) == 2]
+    scales = [part for part in parts if part.name.endswith("_scale") and part.dims and part.dims[0] > 1]
+    assert len(weights) >= 6 * SHAPE.layers and scales, "every matrix of a layer, with a scale for each channel"
 
 
 @pytest.mark.parametrize("bits", [32, 8])
@@ -284,6 +288,45 @@ def test_a_language_model_that_is_not_here_says_what_it_takes(tmp_path, monkeypa
     assert pointwise.missing("own", tmp_path) == ""
     with pytest.raises(BadInput, match="'llm' needs a model's name behind a colon"):
         pointwise.missing("", tmp_path)
+
+
+def test_the_odds_are_read_behind_the_last_token_of_the_prompt(tmp_path, monkeypatch):
+    """A stand-in for llama.cpp: its words are its tokens, and the logit of yes is what the prompt says of kilns."""
+    words = ["<s>", "yes", "no", "kiln"]
+
+    class Llama:
+        def __init__(self, path, n_ctx, **options):
+            self.ctx, self.read, self.room = self, [], n_ctx
+            if path.endswith("broken.gguf"):
+                raise ValueError("no GGUF")
+
+        def tokenize(self, text, add_bos):
+            found = text.decode().split()
+            words.extend(word for word in dict.fromkeys(found) if word not in words)
+            return [0] * add_bos + [words.index(word) for word in found]
+
+        def reset(self):
+            self.read = []
+
+        def eval(self, tokens):
+            assert len(tokens) <= self.room and tokens[0] == 0
+            self.read += tokens
+
+    def logits(model, place):
+        assert place == -1
+        return {1: float(model.read.count(3)), 2: 0.5}
+
+    fake = types.SimpleNamespace(Llama=Llama, llama_get_logits_ith=logits)
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake)
+    scorer = pointwise.load("own", tmp_path, TEXTS.__getitem__, room=200)
+    assert scorer("fire", [Span("a", 0, 1), Span("b", 0, 1)]).tolist() == [-0.5, 0.5], (
+        "nothing of the passage before is left"
+    )
+    with pytest.raises(BadInput, match="broken.gguf: llama.cpp cannot load it .no GGUF"):
+        pointwise.load("broken", tmp_path, TEXTS.__getitem__)
+    monkeypatch.setattr(pointwise, "NO", " yes")
+    with pytest.raises(BadInput, match="use another model"):
+        pointwise.load("own", tmp_path, TEXTS.__getitem__)
 
 
 # Cost preview

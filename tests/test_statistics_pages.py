@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import clusters, equivalence, figures, ranking, recommend, stats, views
+from localeval import clusters, equivalence, figures, ranking, recommend, stats, tables, views
 from test_ranking import board_of, noisy, tidy
 
 NAMED = [["ndcg@10", "chunk/contains", "s0", "s1"], ["ndcg@10", "chunk/contains", "s0", "gone"]]
@@ -103,3 +103,36 @@ def test_a_recommendation_to_read():
     assert views.tied(board, price, n_resamples=500) == ("s1", 1)
     assert views.tied(board, price.head(0)) == ("none, since no latency was measured", 0)
     assert views.board(board, price)["count"].tolist() == [2, 2, 60, 0]
+
+
+def test_the_toy_study_writes_tables_that_can_be_read_again(executed):
+    base = executed[0] / "runs/toy/base"
+    read = {
+        path.name: tables.read_csv(path)
+        for name in ("50_statistics", "52_ranking")
+        for path in (base / name).glob("*.csv")
+    }
+    assert set(read) >= {
+        "comparisons.csv",
+        "documents.csv",
+        "claims.csv",
+        "slices.csv",
+        "pairs.csv",
+        "ranks.csv",
+        "recommendation.csv",
+    }
+    assert read["ranks.csv"]["p_first"].sum() == pytest.approx(1) and read["pairs.csv"]["p_family"].between(0, 1).all()
+    assert (
+        set(read["slices.csv"]["cut"]) == {"category", "document"} and read["comparisons.csv"]["test"].str.len().all()
+    )
+    assert '"setup": "Percentile bootstrap' in (base / "50_statistics/provenance.json").read_text()
+
+
+def test_what_did_not_run_can_be_read_again(tmp_path, designated):
+    tables.write_csv(designated, tmp_path / "comparisons.csv")
+    again = tables.read_csv(tmp_path / "comparisons.csv")
+    assert again["verdict"].tolist() == designated["verdict"].tolist() and again["test"].tolist() == [
+        designated["test"][0],
+        "",
+    ]
+    assert again["tests_disagree"].tolist() == [False, False] and again["p_value"].isna().tolist() == [False, True]

@@ -421,7 +421,7 @@ def compared(
     """Every comparison of a table `comparisons.csv` that was named before the run. labels: rule -> its `Labels`."""
     made: dict[str, Labels] = {}
     found = []
-    for row in comparisons[comparisons["designated"]].to_dict("records"):
+    for row in comparisons[comparisons["designated"].astype(bool)].to_dict("records"):
         metric, rule, sides = row["metric"], row["rule"], (row["baseline"], row["candidate"])
         own = [query for query in queries if query.origin == row["origin"]]
         made.setdefault(rule, labels(rule))

@@ -100,7 +100,11 @@ def load(name: str, root: Path, text: Callable[[Span], str], threads: int = 1, r
     except (ValueError, OSError, RuntimeError) as error:
         raise BadInput(f"{path}: llama.cpp cannot load it ({error})") from None
     tokens = lambda words, first=False: model.tokenize(words.encode(), add_bos=first)
-    sides = [tokens(word)[0] for word in (YES, NO)]
+    sides = [tokens(word)[-1] for word in (YES, NO)]  # some tokenisers put a blank of their own before
+    if sides[0] == sides[1]:
+        raise BadInput(
+            f"{path}: its vocabulary tells {YES!r} from {NO!r} by more than their last token; use another model"
+        )
 
     def log_odds(prompt: str) -> float:
         model.reset()

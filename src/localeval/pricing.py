@@ -201,8 +201,8 @@ def break_even(known: pd.DataFrame) -> str:
     found = crossings(known)
     if found.empty:
         return (
-            f"No lines cross: of the {len(known)} systems none costs more beforehand and less a question than another, so the order "
-            "is the same for any number of questions."
+            "No lines cross: no system costs more beforehand and less a question than another, so their order is the same for any "
+            "number of questions."
         )
     first, last = found.iloc[0], found.iloc[-1]
     told = lambda row: (

@@ -55,6 +55,7 @@ QUALITY_WEIGHTS = {"chars": 0.22, "words": 0.26, "language": 0.14, "confusion": 
 QUALITY_WEIGHTS |= {"volume": 0.10}
 CONFIDENCE_WEIGHTS = {"volume": 0.20, "chars": 0.22, "words": 0.22, "language": 0.16, "confusion": 0.12, "lines": 0.08}
 
+# Of twenty languages at once, to tell prose from no language; `tokens.STOP_WORDS` are those a search in one language leaves out.
 STOPWORDS = frozenset(
     re.findall(
         r"\w\w+",  # a letter alone would also be found in letter-spaced text

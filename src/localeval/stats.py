@@ -461,10 +461,13 @@ def _compared(scores, entry: Sequence[str], origin: str, seed: int, n_resamples:
     sides = [_values(scores, name, rule, metric, stratum) for name in names]
     about = {"metric": metric, "rule": rule, "origin": stratum}
     if not len(paired(*sides)[0]):
-        reason = _no_scores(
-            scores, metric, rule, [name for name, side in zip(names, sides, strict=True) if not side], stratum
-        )
-        return about | {"baseline": names[0], "candidate": names[1], "n": 0, "verdict": "not_run", "reason": reason}
+        missing = [name for name, side in zip(names, sides, strict=True) if not side]
+        about |= {
+            "baseline": names[0],
+            "candidate": names[1],
+            "reason": _no_scores(scores, metric, rule, missing, stratum),
+        }
+        return about | {"n": 0, "verdict": "not_run", "tests_disagree": False}
     got = compare(*sides, metric=metric, rule=rule, names=tuple(names), seed=seed, n_resamples=n_resamples)
     alone = [f"{len(side) - got.n} of {name}" for name, side in zip(names, sides, strict=True) if len(side) > got.n]
     reason = f"questions without a pair are left out: {', '.join(alone)}" if alone else ""

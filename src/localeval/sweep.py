@@ -300,7 +300,7 @@ def run(
 
     First all queries for their hits, with what systems share (the vector of a query, a first stage, the score of a candidate)
     computed once. Then `timed_questions` of them (0: all), drawn with the seed, `repeats` times each with nothing shared,
-    systems interleaved and queries shuffled: only these are timings. Their hits must be the same as before; a system that
+    queries shuffled and, at each, the systems too: only these are timings. Their hits must be the same as before; a system that
     answers otherwise is `failed`, and one system's failure is not the end of the sweep.
     """
     if repeats < 1:
@@ -332,10 +332,10 @@ def run(
             _search(name, ready, query, depth[name], 0, hits, [], states)
     for repeat in range(repeats):
         progress(f"search for the clock, repeat {repeat + 1} of {repeats}, {len(sample)} questions")
-        order = list(sample)
-        random.Random(seed + repeat).shuffle(order)
+        order, draw = list(sample), random.Random(seed + repeat)
+        draw.shuffle(order)
         for query in order:
-            for name in list(ready):
+            for name in draw.sample(list(ready), len(ready)):
                 _search(name, ready, query, depth[name], repeat, hits, timings, states)
     if not ready:
         raise BadInput(f"every system broke while searching; the first: {next(iter(states.values()))['reason']}")

@@ -41,6 +41,7 @@ TEXTS = (
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
     "note", "notebook", "reading", "engine", "base", "level", "document", "state", "family", "source", "flips", "arm", "of", "name", "kind",
     "null", "test", "way", "study", "claim", "what", "counted", "why", "reported by the source", "computed here from that",
+    "cut", "slice", "advice",
 )  # fmt: skip
 PUBLISHED_LIMIT = 3_000_000  # bytes; a larger artefact stays local
 

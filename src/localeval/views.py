@@ -728,17 +728,14 @@ def clustered_sentence(rows: pd.DataFrame, across: int) -> str:
 def claims(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `equivalence.claims` to read; one that did not run says why."""
     words = rows["verdict"].where(rows["verdict"] != "not_run", "not run: " + rows["reason"].fillna(""))
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
-            "claimed": rows["candidate"] + " is as good as " + rows["baseline"],
-            "measure": rows["metric"] + ", " + rows["rule"], "questions": rows["origin"],
-            "verdict": words, "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"),
-            "margin": rows["margin"], "n": rows["n"],
+            "claimed": rows["candidate"] + " is as good as " + rows["baseline"], "verdict": words,
+            "difference [90 %]": interval(rows["delta"], rows["low"], rows["high"], "+.3f"), "n": rows["n"],
             "p as good": rows["p_as_good"].map(p_text), "p equivalent": rows["p_equivalent"].map(p_text),
-            "questions needed": _if_open(rows),
+            "questions needed": _if_open(rows), "measure": rows["metric"] + ", " + rows["rule"], "questions": rows["origin"],
         }
     )  # fmt: skip
-    return frame
 
 
 def _if_open(rows: pd.DataFrame) -> pd.Series:
@@ -937,15 +934,15 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
     parts = [
         f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
         f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
-        f"of {alpha:.0%}, that on a family of {n_pairs} {with_holm:.1%} with Holm's correction and {without:.1%} without, and the gate "
-        f"fails {rules['gate', 'both: the gate fails']:.1%}.",
+        f"of {alpha:.0%}. A family of size {n_pairs} calls something out in {with_holm:.1%} of the samples with Holm's correction and in "
+        f"{without:.1%} without, and the gate fails in {rules['gate', 'both: the gate fails']:.1%}.",
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
         f"when every question shifts by as much{sides}.",
     ]
     return " ".join(parts)
 
 
-def publish_rates(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
+def publish_simulated(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
     """Glues every pooled rate of the simulation under the slug of what it is the rate of."""
     for rows, names in ((coverage, ("of", "kind")), (level, ("null", "test")), (called, ("of", "rule"))):
         for row in rows.dropna(subset=["rate"]).to_dict("records"):
