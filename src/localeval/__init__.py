@@ -9,7 +9,7 @@ engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retr
 labels      gold, drafting, judgements, grading, metrics, trec, holes
 tables      tables, sweep, arms, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
-answers     certainty, abstention, replies, endpoint, gguf, answering, groundedness, handcheck, generation
+answers     abstention, certainty, endpoint, gguf, generation, replies, answering, groundedness, handcheck
 gates       gate, baseline, gatereport, leaderboard
 report      figures, report, views, build, book, commands, cli
 """
