@@ -11,8 +11,8 @@ tables      tables, systems, sweep, arms, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
 answers     abstention, certainty, endpoint, gguf, generation, replies, answering, groundedness, handcheck
 gates       gate, baseline, gatereport, leaderboard
-report      figures, pagefigures, pricefigures, damagefigures, statfigures, answerfigures,
-            report, views, pricetables, damagetables, stattables, answertables, build, book, commands, cli
+report      figures, pagefigures, statfigures, pricefigures, damagefigures, answerfigures, report, views, stattables,
+            pricetables, answertables, damagetables, build, book, commands, cli
 """
 
 import os
