@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import build, damage, damagefigures, damagetables, tables, twins
+from localeval import build, damage, damagefigures, damagetables, strata, tables, twins
 from localeval.corpus import Corpus
 from localeval.records import BadInput, Evidence, Graded, Query, Span, System
 from localeval.systems import Settings, grid
@@ -136,9 +136,9 @@ def test_questions_whose_pages_differ_are_a_class_of_their_own():
     pages = pd.DataFrame({"doc_id": "a.pdf", "page_index": [0, 1], "class": ["good", "bad"]})
     spans = [Span("a.pdf", 0, 5), Span("a.pdf", 7, 13)]
     queries = [Query("q0", "?", (Evidence(spans[0]),)), Query("q1", "?", tuple(map(Evidence, spans))), Query("q2", "?")]
-    assert damage.question_classes(queries, source, pages, "class") == {"q0": "good", "q1": "several"}
-    assert damage.question_kinds(queries, {"a.pdf": "table"}) == {"q0": "table", "q1": "table"}
-    assert damage.question_kinds(queries[:1], {}) == {"q0": "not labelled"}
+    assert strata.question_classes(queries, source, pages, "class") == {"q0": "good", "q1": "several"}
+    assert strata.question_kinds(queries, {"a.pdf": "table"}) == {"q0": "table", "q1": "table"}
+    assert strata.question_kinds(queries[:1], {}) == {"q0": "not labelled"}
 
 
 def test_groups_have_their_own_means_and_differences():

@@ -6,7 +6,7 @@ base        records, provenance, tokens, child
 reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid, engines, converters, calibration
 engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
             crossencoder, preview, pointwise
-labels      gold, drafting, judgements, grading, metrics, trec, holes
+labels      gold, strata, drafting, judgements, grading, metrics, trec, holes
 tables      tables, systems, sweep, arms, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
 answers     abstention, certainty, endpoint, gguf, generation, replies, answering, groundedness, handcheck

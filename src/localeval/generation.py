@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from localeval import answering, damage, gguf, groundedness, stats
+from localeval import answering, gguf, groundedness, stats, strata
 from localeval.corpus import Corpus
 from localeval.endpoint import Address, Endpoint
 from localeval.records import BadInput, Graded, Query, fill, near
@@ -169,7 +169,7 @@ def populations(cases: Sequence[groundedness.Case], left_out: int) -> pd.DataFra
 
 def question_classes(queries: Sequence[Query], corpus: Corpus) -> dict[str, str]:
     """The class of the pages that a question's evidence stands on, as ingestion gives it."""
-    return damage.question_classes(queries, corpus, damage.page_classes(corpus), "class")
+    return strata.question_classes(queries, corpus, strata.page_classes(corpus), "class")
 
 
 def consistency(again: pd.DataFrame, judge: str) -> pd.DataFrame:
