@@ -11,9 +11,10 @@ import nbformat
 import pytest
 import yaml
 
-from localeval import build, chunking, grading, metrics, quality, records, stats, sweep, tables
+from localeval import build, chunking, grading, metrics, quality, records, stats, tables
 from localeval.provenance import digest_path
 from localeval.records import BadInput
+from localeval.systems import Settings, grid, with_rerankers
 
 
 def edit(path, **changes):
@@ -192,10 +193,10 @@ def test_an_override_reaches_every_notebook_that_declares_it(project):
 
 def test_the_whole_toy_study_runs_once(executed):
     root, said = executed
-    assert said[-1] == "toy: 7 of 7 notebooks executed (runs/toy/base)"
+    assert said[-1] == "toy: 8 of 8 notebooks executed (runs/toy/base)"
     again = []
     build.run(root, "toy", say=again.append)
-    assert again == ["toy: 0 of 7 notebooks executed (runs/toy/base)"]
+    assert again == ["toy: 0 of 8 notebooks executed (runs/toy/base)"]
 
 
 def test_artefacts_have_their_frozen_columns(executed):
@@ -307,7 +308,7 @@ def test_a_run_with_another_parameter_copies_what_is_the_same(executed, tmp_path
     shutil.copytree(executed[0], root)
     said = []
     build.run(root, "toy", overrides={"show": "1"}, say=said.append)
-    assert said[-1] == "toy: 1 of 7 notebooks executed (runs/toy/show=1)"
+    assert said[-1] == "toy: 1 of 8 notebooks executed (runs/toy/show=1)"
     assert sum("as in the base run" in line for line in said) == 5
     staged = build.stage(root, tmp_path / "stage")
     captions = [part["caption"] for part in yaml.safe_load((staged / "book/_toc.yml").read_text())["parts"]]
@@ -537,16 +538,16 @@ def test_a_sweep_of_fewer_systems_than_the_study_names_finishes(executed, tmp_pa
             lambda: records.fill(quality.Thresholds, {"clean_fraction": "abc"}, "thresholds"),
             "thresholds: 'clean_fraction' must be float, found 'abc'",
         ),
-        (lambda: records.fill(sweep.Settings, {"k1": True}, "settings"), "settings: 'k1' must be float, found True"),
+        (lambda: records.fill(Settings, {"k1": True}, "settings"), "settings: 'k1' must be float, found True"),
         (
-            lambda: records.fill(sweep.Settings, {"k2": 1.0}, "settings"),
+            lambda: records.fill(Settings, {"k2": 1.0}, "settings"),
             "settings: unknown 'k2'; known: tokeniser, k1, b",
         ),
         (
-            lambda: sweep.with_rerankers([records.System("section", "bm25")], ["maxsim"], [10]),
+            lambda: with_rerankers([records.System("section", "bm25")], ["maxsim"], [10]),
             "rerankers: maxsim compares vectors of a model, and section/bm25 has none",
         ),
-        (lambda: sweep.grid(["section"], ["bm25"], [], -3), "depth=-3: keep at least 1 hit"),
+        (lambda: grid(["section"], ["bm25"], [], -3), "depth=-3: keep at least 1 hit"),
         (lambda: stats.compare_designated(None, [["p@1", "chunk/contains"]], "human"), "comparisons: entry 1 must be"),
     ],
 )

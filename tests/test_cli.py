@@ -109,7 +109,7 @@ def test_book_and_check_and_list(executed, tmp_path, monkeypatch, capsys):
     assert cli.main(["check"]) == 0, capsys.readouterr().out
     assert "check: 0 problems, 0 pages not fresh; good" in capsys.readouterr().out
     (root / "requirements.txt").write_text("numpy==0\n")
-    assert cli.main(["check"]) == 0 and "7 pages not fresh" in capsys.readouterr().out
+    assert cli.main(["check"]) == 0 and "8 pages not fresh" in capsys.readouterr().out
     assert cli.main(["check", "--strict"]) == 1
     metrics = root / "results/toy/30_sweep/metrics.csv"
     metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
@@ -144,7 +144,7 @@ def test_an_interrupted_run_keeps_what_was_finished(executed, tmp_path, monkeypa
     monkeypatch.undo()
     monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
     assert cli.main(["run", "toy"]) == 0
-    assert "1 of 7 notebooks executed" in capsys.readouterr().out
+    assert "1 of 8 notebooks executed" in capsys.readouterr().out
 
 
 def test_what_nothing_uses_and_what_is_given_twice_is_refused(project, capsys):

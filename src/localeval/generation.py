@@ -160,11 +160,11 @@ def graded_of(graded: Mapping[tuple[str, str], list[Graded]], system: str, rule:
 
 
 def populations(cases: Sequence[groundedness.Case], left_out: int) -> pd.DataFrame:
-    """Questions by origin and population, and those that the rule cannot judge."""
+    """Questions by origin and population, and in each row those of all origins that the rule cannot judge."""
     frame = pd.DataFrame([(case.origin, case.population) for case in cases], columns=["origin", "population"])
     wide = frame.groupby(["origin", "population"], sort=False).size().unstack(fill_value=0)
     wide = wide.reindex(columns=list(groundedness.POPULATIONS), fill_value=0).reset_index().rename_axis(columns=None)
-    return wide.assign(**{"not applicable to the rule, of all origins": left_out})
+    return wide.assign(**{"not applicable": left_out})
 
 
 def question_classes(queries: Sequence[Query], corpus: Corpus) -> dict[str, str]:
