@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -736,6 +737,26 @@ def test_an_interrupt_ends_the_children_and_leaves_no_entry(long_file, tmp_path,
         pdf.read(long_file, "a.pdf", workers=workers, cache=tmp_path / "cache", progress=interrupt)
     assert len(children) == workers and all(one.returncode is not None for one in children)
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_collection_of_circles_pauses_and_is_as_the_caller_had_it(long_file, tmp_path, monkeypatch, enabled):
+    seen, was = [], gc.isenabled()
+    reread = lambda path, pages, readings: seen.append(gc.isenabled()) or readings
+    try:
+        gc.enable() if enabled else gc.disable()
+        for reading in (pdf.pages, pdf.read):
+            reading(long_file, "a.pdf", progress=lambda done, total: seen.append(gc.isenabled()))
+            assert not any(seen) and gc.isenabled() == enabled
+        seen.clear()
+        pdf.read(long_file, "a.pdf", reread=[reread])  # what others do may take long and leave circles
+        assert seen == [enabled]
+        with pytest.raises(BadInput):
+            monkeypatch.setattr(pdf, "_part", lambda *arguments: iter([{"pages": 1, "repaired": False, "end": 1}]))
+            pdf.pages(long_file, "a.pdf")
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable() if was else gc.disable()
 
 
 def test_as_many_pages_must_come_out_as_went_in(tmp_path, monkeypatch):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import os
+import re
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -83,6 +86,21 @@ def test_features_by_hand():
 def test_entropy_of_letter_pairs_by_hand():
     # "abab": pairs ab, ba, ab; H2 = log2(3) - 2/3, H1 = 1
     assert features("ab ab")["bigram_entropy"] == pytest.approx(math.log2(3) - 2 / 3 - 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a", "a-b", "‘Two’ or 2 … twos", "x²", "Ⓐbc", "naïve", "Straße", "\u0345a", "日本 日本", ENGLISH, TURKISH],
+)
+def test_both_ways_to_count_letters_agree_to_the_last_digit(text):
+    folded = text.casefold()
+    letters = re.sub(r"[\W\d_]+", "", folded)
+    pairs, single = Counter(pairwise(letters)), Counter(letters)
+    bits = lambda counts: -sum(count / counts.total() * math.log2(count / counts.total()) for count in counts.values())
+    expected = bits(pairs) - bits(single) if pairs else 0.0
+    assert features(text)["bigram_entropy"] == pytest.approx(expected)
+    if letters.isascii() and letters:
+        assert quality._counts(folded) == quality._foreign_counts(folded)
 
 
 @given(st.text(max_size=200))

@@ -275,7 +275,7 @@ def _join(a: Raw, b: Raw) -> Raw:
 
 # Over one line end only: what begins another block or page may be no part of the word.
 _SOFT = re.compile("\u00ad+(?:[ \t]*\\n[ \t]*(?=[^\\W\\d_]))?")
-_BREAK = re.compile(r"(?<=[^\W_])[-‐](\n\n?[ \t]*)(?=[^\W_])")
+_BREAK = re.compile(r"[-‐](?=\n)(?<=[^\W_].)(\n\n?[ \t]*)(?=[^\W_])")  # the hyphen first: it is found quickest
 _COMPOUND = r"[^\W_]+(?:['’‐-][^\W_]+)*"
 _WORDS, _LAST, _FIRST = re.compile(_COMPOUND), re.compile(_COMPOUND + "$"), re.compile(_COMPOUND)
 _CODE_BEFORE, _CODE_AFTER = re.compile(r"[/\\@_.:#=&?%~+]$"), re.compile(r"[/\\@_=(:#?&~+]|\.\w")
@@ -308,10 +308,12 @@ def _hyphen_cuts(text: str) -> list[tuple[int, int]]:
             divided.append((found, *word))
     if not divided:
         return []
+    asked = {_told(left + sign + right) for _, left, right in divided for sign in ("", "-")}
     known = Counter()
     for token, count in Counter(_told(text).split()).items():
         for word in [token] if token.isalpha() else _WORDS.findall(token):
-            known[word] += count
+            if word in asked:
+                known[word] += count
     for _, *halves in divided:
         known.subtract(map(_told, halves))  # the halves themselves prove nothing
     cuts = []
@@ -355,14 +357,10 @@ def _without(text: str, cuts: list[tuple[int, int]]) -> str:
 
 def _moved(offsets: Sequence[int], cuts: list[tuple[int, int]]) -> list[int]:
     """Where offsets lie after the cuts; those within one, at its place."""
-    starts = [start for start, _ in cuts]
+    starts, ends = [start for start, _ in cuts], [0, *(end for _, end in cuts)]
     before = list(accumulate((end - start for start, end in cuts), initial=0))
-    moved = []
-    for offset in offsets:
-        number = bisect_left(starts, offset)  # cuts that begin before the offset
-        beyond = max(0, cuts[number - 1][1] - offset) if number else 0
-        moved.append(offset - before[number] + beyond)
-    return moved
+    passed = ((offset, bisect_left(starts, offset)) for offset in offsets)  # cuts that begin before the offset
+    return [(offset if offset > ends[number] else ends[number]) - before[number] for offset, number in passed]
 
 
 # Furniture: what pages repeat at their top and bottom

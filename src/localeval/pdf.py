@@ -9,6 +9,7 @@ and furniture from plain values.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import queue
@@ -58,6 +59,21 @@ Reread = Callable[[Path, list[dict], list[Reading]], list[Reading]]
 Progress = Callable[[int, int], None]  # pages done, pages in all
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Looks for no circles among objects meanwhile; afterwards as the caller had it.
+
+    A file becomes hundreds of thousands of small objects, none of them part of a circle, and each search goes through all.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def read(
     path: Path,
     doc_id: str,
@@ -84,6 +100,12 @@ def read(
         pages = list(map(_open, pages))
     for again in reread:
         readings = again(path, pages, readings)
+    text, layout = _composed(path, doc_id, header, pages, readings)
+    return make_document(doc_id, text, source, language), layout
+
+
+@_uncollected()
+def _composed(path: Path, doc_id: str, header: dict, pages: list[dict], readings: list[Reading]) -> tuple[str, Layout]:
     notes, signals = _notes(header, pages), tuple(Signals(**page["signals"]) for page in pages)
     heights, labels = [page["height"] for page in pages], [page["label"] for page in pages]
     sizes = [(page["width"], page["height"]) for page in pages]
@@ -103,9 +125,10 @@ def read(
         signals,
         tuple(readings),
     )
-    return make_document(doc_id, text, source, language), layout
+    return text, layout
 
 
+@_uncollected()
 def pages(
     path: Path,
     doc_id: str,
@@ -142,6 +165,7 @@ def pages(
     return make_document(doc_id, text, source, language), layout
 
 
+@_uncollected()
 def _gathered(path: Path, said: Iterator[dict]) -> tuple[dict, list[dict]]:
     with contextlib.closing(said):
         header, *pages = said

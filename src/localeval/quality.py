@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+import string
 import unicodedata
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 
 from localeval.corpus import Corpus, Layout, Page, Reading, Signals
@@ -213,7 +215,7 @@ def features(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-_LEADERS = re.compile(r"(?:[.·…_] ?){4,}")
+_LEADERS = re.compile(r"[.·…_](?: ?[.·…_]){3,} ?")
 _LONE = re.compile(
     r"(?m)(?:(?<!\S)|^[ \t]*)[\ufffd\ue000-\uf8ff](?!\S)|^[ \t]*[\ufffd\ue000-\uf8ff](?![\ufffd\ue000-\uf8ff])"
 )
@@ -374,21 +376,42 @@ def _is_identifier(core: str) -> bool:
 
 def _bigram_entropy(text: str) -> float:
     """Entropy of pairs of letters less that of single letters, in bits; about 3 for prose, 0 without text."""
-    letters = _NO_LETTERS.sub("", text.casefold())
-    if len(letters) < 2:
-        return 0.0
-    pairs, single = Counter(pairwise(letters)), Counter(letters[-1])
+    folded = text.casefold()
+    count = _counts if folded.isascii() or not _FOREIGN.search(folded) else _foreign_counts
+    pairs, single = count(folded)
+    return _entropy(pairs) - _entropy(single) if pairs else 0.0
+
+
+_NO_LETTERS, _FOREIGN = re.compile(r"[\W\d_]+"), re.compile(r"[^\W\d_\x00-\x7f]")
+_NO_SMALL = bytes(set(range(128)) - set(string.ascii_lowercase.encode()))
+
+
+def _counts(folded: str) -> tuple[list[int], list[int]]:
+    """How often each pair of letters and each letter comes, where all letters are from a to z: tables count quickest."""
+    letters = folded.encode("ascii", "ignore").translate(None, _NO_SMALL)
+    codes = np.frombuffer(letters, np.uint8).astype(np.intp) - ord("a")
+    return _by_first(codes[:-1] * 26 + codes[1:], 26**2), _by_first(np.roll(codes, 1), 26)
+
+
+def _by_first(codes: np.ndarray, size: int) -> list[int]:
+    """How often each code comes, in the order they come in, so that sums over them are those of `_foreign_counts`."""
+    counts, first = np.bincount(codes, minlength=size), np.empty(size, np.intp)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    found = np.flatnonzero(counts)
+    return counts[found[np.argsort(first[found])]].tolist()
+
+
+def _foreign_counts(folded: str) -> tuple[list[int], list[int]]:
+    letters = _NO_LETTERS.sub("", folded)
+    pairs, single = Counter(pairwise(letters)), Counter(letters[-1:])
     for (letter, _), count in pairs.items():
         single[letter] += count
-    return _entropy(pairs) - _entropy(single)
+    return list(pairs.values()), list(single.values())
 
 
-_NO_LETTERS = re.compile(r"[\W\d_]+")
-
-
-def _entropy(counts: Counter) -> float:
+def _entropy(counts: list[int]) -> float:
     """Bits. Most of the counts are equal small numbers, so each number is taken once."""
-    total, alike = counts.total(), Counter(counts.values())
+    total, alike = sum(counts), Counter(counts)
     return math.log2(total) - sum([times * count * math.log2(count) for count, times in alike.items()]) / total
 
 
