@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from sidebyside import about
 
-from localeval import sweep
+from localeval import systems
 from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Layout, make_document
 from localeval.embedding import CARDS
@@ -67,7 +67,7 @@ class Drawn:
         return np.full(len(texts), 100)
 
 
-class Engines(sweep.Engines):
+class Engines(systems.Engines):
     """The engines of a sweep over drawn vectors."""
 
     drawn = Drawn()
@@ -141,7 +141,7 @@ def one(size: int, tokens: int, folder: Path) -> None:
     write_units(chunks, folder / "units.jsonl")
     chunks = read_units(folder / "units.jsonl")
     stage("units written and read", start)
-    engines = Engines(corpus, chunks, sweep.Settings(token_vectors="tokens8"), folder, folder)
+    engines = Engines(corpus, chunks, systems.Settings(token_vectors="tokens8"), folder, folder)
     engines.drawn.remember([query.text for query in queries])
     fill(folder, engines.drawn, engines.texts("fixed"), tokens)
     start = now()

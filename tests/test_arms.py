@@ -7,12 +7,12 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
-from localeval import arms, stats, sweep, views
+from localeval import arms, stats, views
 from localeval.chunking import chunk_corpus
 from localeval.corpus import load
 from localeval.grading import Units
 from localeval.records import BadInput, Evidence, Hit, Query, Span, System, Unit
-from localeval.sweep import Settings
+from localeval.systems import Engines, Settings
 
 METRICS = ["evidence_ndcg@10", "p@1", "rr"]
 DOCUMENTS = {
@@ -34,7 +34,7 @@ def study(tmp_path):
         (tmp_path / "corpus" / name).write_text(text, encoding="utf-8")
     corpus = load(tmp_path / "corpus")
     chunks = chunk_corpus(corpus, {"section": {"max_chars": 120, "overlap": 0}})
-    engines = sweep.Engines(corpus, chunks, Settings(), tmp_path / "cache", tmp_path)
+    engines = Engines(corpus, chunks, Settings(), tmp_path / "cache", tmp_path)
     queries = []
     for name, (text, doc, quote) in ANSWERS.items():
         start = corpus[doc].text.index(quote)

@@ -11,9 +11,10 @@ import nbformat
 import pytest
 import yaml
 
-from localeval import build, chunking, grading, metrics, quality, records, stats, sweep, tables
+from localeval import build, chunking, grading, metrics, quality, records, stats, tables
 from localeval.provenance import digest_path
 from localeval.records import BadInput
+from localeval.systems import Settings, grid, with_rerankers
 
 
 def edit(path, **changes):
@@ -537,16 +538,16 @@ def test_a_sweep_of_fewer_systems_than_the_study_names_finishes(executed, tmp_pa
             lambda: records.fill(quality.Thresholds, {"clean_fraction": "abc"}, "thresholds"),
             "thresholds: 'clean_fraction' must be float, found 'abc'",
         ),
-        (lambda: records.fill(sweep.Settings, {"k1": True}, "settings"), "settings: 'k1' must be float, found True"),
+        (lambda: records.fill(Settings, {"k1": True}, "settings"), "settings: 'k1' must be float, found True"),
         (
-            lambda: records.fill(sweep.Settings, {"k2": 1.0}, "settings"),
+            lambda: records.fill(Settings, {"k2": 1.0}, "settings"),
             "settings: unknown 'k2'; known: tokeniser, k1, b",
         ),
         (
-            lambda: sweep.with_rerankers([records.System("section", "bm25")], ["maxsim"], [10]),
+            lambda: with_rerankers([records.System("section", "bm25")], ["maxsim"], [10]),
             "rerankers: maxsim compares vectors of a model, and section/bm25 has none",
         ),
-        (lambda: sweep.grid(["section"], ["bm25"], [], -3), "depth=-3: keep at least 1 hit"),
+        (lambda: grid(["section"], ["bm25"], [], -3), "depth=-3: keep at least 1 hit"),
         (lambda: stats.compare_designated(None, [["p@1", "chunk/contains"]], "human"), "comparisons: entry 1 must be"),
     ],
 )

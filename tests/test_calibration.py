@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localeval import calibration, corpus, figures, quality, stats
+from localeval import calibration, corpus, pagefigures, quality, stats
 from localeval.calibration import SIGNALLED, TEXT
 from localeval.records import BadInput
 
@@ -405,7 +405,7 @@ def test_bad_files_of_kept_words_are_named(tmp_path, text, message):
 
 
 def test_figures_say_their_numbers(twins):
-    drawn = figures.confusion(calibration.confusion(calibration.both_views(twins)), caption="Counts.")
+    drawn = pagefigures.confusion(calibration.confusion(calibration.both_views(twins)), caption="Counts.")
     assert (
         "text alone: digital_clean said to be digital_clean: 6 of 6; likely_scanned said to be digital_clean: 6 of 6"
         in drawn.alt
@@ -415,7 +415,7 @@ def test_figures_say_their_numbers(twins):
         in drawn.alt
     )
     gates = calibration.gates(kept(text_confidence=1.0), 0.8)
-    drawn = figures.gate_curves(gates, at=AT, caption="Gates.")
+    drawn = pagefigures.gate_curves(gates, at=AT, caption="Gates.")
     assert (
         "word confidence, pages read by tesseract: at 0.55 100% missed, 0% in vain; best at 0.91 with 0% missed"
         in drawn.alt
@@ -423,9 +423,9 @@ def test_figures_say_their_numbers(twins):
     documents = pd.DataFrame(
         {"view": "x", "doc_id": ["a", "b"], "label": ["digital_clean", "mixed_quality"], "mean_quality": [0.9, 0.5]}
     )
-    assert "x, 1 mixed_quality: 0.500 to 0.500" in figures.margin(documents, cut=0.78, caption="Margin.").alt
+    assert "x, 1 mixed_quality: 0.500 to 0.500" in pagefigures.margin(documents, cut=0.78, caption="Margin.").alt
     with pytest.raises(BadInput, match="no column 'view'"):
-        figures.margin(documents.drop(columns="view"), cut=0.78, caption="Margin.")
+        pagefigures.margin(documents.drop(columns="view"), cut=0.78, caption="Margin.")
 
 
 def test_every_threshold_says_where_it_comes_from_and_what_it_decides():

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import build, damage, figures, sweep, tables, twins, views
+from localeval import build, damage, damagefigures, damagetables, tables, twins
 from localeval.corpus import Corpus
 from localeval.records import BadInput, Evidence, Graded, Query, Span, System
+from localeval.systems import Settings, grid
 from test_twins import SENTENCES, one_page, typeset
 
 DRAWS = {"seed": 7, "n_resamples": 200}
@@ -88,7 +89,7 @@ def test_without_twins_no_slope_is_defined():
     points = damage.responses(dosed, "rr", RULE, **DRAWS)
     assert points[["system", "engine", "mean", "word_f1"]].values.tolist() == [["s/bm25", "source", 0.5, 1.0]]
     assert damage.prices(points, []).empty
-    answer = views.damage_answer(points, damage.slopes(dosed, "rr", RULE, **DRAWS), "s/bm25", "rr")
+    answer = damagetables.damage_answer(points, damage.slopes(dosed, "rr", RULE, **DRAWS), "s/bm25", "rr")
     assert "nothing here is causal" in answer
 
 
@@ -155,9 +156,9 @@ def test_groups_have_their_own_means_and_differences():
 
 @pytest.mark.parametrize(("has_twins", "says"), [(True, "shows no cause"), (False, "not causal")])
 def test_the_breakdown_by_class_says_what_it_is(has_twins, says):
-    one = views.class_sentence({"q0": "digital_clean"}, has_twins)
+    one = damagetables.class_sentence({"q0": "digital_clean"}, has_twins)
     assert says in one and "one class, digital_clean, so there is nothing to compare" in one
-    assert "differ in what stands on them" in views.class_sentence({"q0": "a", "q1": "b"}, has_twins)
+    assert "differ in what stands on them" in damagetables.class_sentence({"q0": "a", "q1": "b"}, has_twins)
 
 
 # The whole experiment on a page by hand
@@ -180,7 +181,7 @@ def test_a_page_read_without_one_sentence_costs_its_question(tmp_path):
     mapped, evidence = twins.map_queries(asked, source, twin)
     found = [twins.Twin("hand", "bad", twin, mapped, evidence, twins.fidelity(source, twin, records, "bad"))]
     chunkers = {"sentence": {"max_chars": 60, "overlap": 0}}
-    setting = damage.Setting([System("sentence", "bm25")], chunkers, [RULE], sweep.Settings(), tmp_path, tmp_path)
+    setting = damage.Setting([System("sentence", "bm25")], chunkers, [RULE], Settings(), tmp_path, tmp_path)
     outcome = damage.experiment(source, asked, found, setting)
     rows = damage.waterfall(outcome, found, asked, RULE).set_index("engine")
     assert rows.loc["source", list(damage.STAGES)].tolist() == [2, 2, 2, 2]
@@ -195,15 +196,15 @@ def test_figures_of_damage_say_their_numbers():
     rows = [("s/bm25", "source", "source", 1.0, 0.6, 0.5, 0.7), ("s/bm25", "hand", "bad", 0.5, 0.3, 0.2, 0.4)]
     points = pd.DataFrame(rows, columns=["system", "engine", "level", "word_f1", "mean", "low", "high"])
     options = {"dose": "word_f1", "label": "word F1", "metric": "rr", "caption": "What it shows."}
-    shown = figures.dose_response(points, **options)
+    shown = damagefigures.dose_response(points, **options)
     assert (
         "s/bm25 hand bad at 0.50 0.30 [0.20, 0.40]" in shown.alt
-        and shown.svg == figures.dose_response(points, **options).svg
+        and shown.svg == damagefigures.dose_response(points, **options).svg
     )
     with pytest.raises(ValueError, match="more than one row for s/bm25 / source / source"):
-        figures.dose_response(pd.concat([points, points]), **options)
+        damagefigures.dose_response(pd.concat([points, points]), **options)
     lost = pd.DataFrame([("hand", "bad", 4, 3, 2, 2, 1)], columns=["engine", "level", "pieces", *damage.STAGES])
-    fall = figures.evidence_waterfall(lost, caption="Where it goes.")
+    fall = damagefigures.evidence_waterfall(lost, caption="Where it goes.")
     assert "hand, bad 25.0% in the top, 25.0% a candidate, below the top, 0.0% in one chunk, no candidate" in fall.alt
     assert "25.0% not in the text" in fall.alt
 
@@ -238,9 +239,9 @@ def test_documents_without_twins_get_their_classes_and_the_word_that_it_is_not_c
 
 
 def test_systems_are_shown_again_with_a_reranker_by_name():
-    grid = sweep.grid(["sentence"], ["bm25", "hybrid"], ["minilm"])
-    systems = damage.with_reranked(grid, "maxsim", {"sentence/hybrid:minilm": 40})
-    assert [one.name for one in systems][-1] == "sentence/hybrid:minilm+maxsim@40" and systems[:-1] == grid
-    assert damage.with_reranked(grid, "maxsim", {}) == grid
+    bases = grid(["sentence"], ["bm25", "hybrid"], ["minilm"])
+    systems = damage.with_reranked(bases, "maxsim", {"sentence/hybrid:minilm": 40})
+    assert [one.name for one in systems][-1] == "sentence/hybrid:minilm+maxsim@40" and systems[:-1] == bases
+    assert damage.with_reranked(bases, "maxsim", {}) == bases
     with pytest.raises(BadInput, match="'sentence/hybrd:minilm' is no system of this run .did you mean"):
-        damage.with_reranked(grid, "maxsim", {"sentence/hybrd:minilm": 40})
+        damage.with_reranked(bases, "maxsim", {"sentence/hybrd:minilm": 40})

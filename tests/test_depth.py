@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localeval import depth as depths
-from localeval import sweep, views
+from localeval import pricetables, sweep
 from localeval.depth import Line, Policy
 from localeval.metrics import measure
 from localeval.records import BadInput, Evidence, Graded, Hit, Query, Span
@@ -83,14 +83,14 @@ def test_tables_to_read_and_a_sentence():
     rows = depths.ledgers(
         [LINE], scores(TABLE), judged, "r", "rr", pd.Series({"c/h": 1.0, "c/h+m@10": 2.0, "c/h+m@20": 3.0})
     )
-    assert views.ledger(rows)["headroom"].tolist() == ["0%", "60%"]
+    assert pricetables.ledger(rows)["headroom"].tolist() == ["0%", "60%"]
     assert depths.line_table([LINE], scores(TABLE), "r", "rr").iloc[0].tolist() == ["c/h", "m", "10, 20", 4]
     table, known = questions()
-    assert "above zero at 1 of 2 costs and below at 0" in views.adaptive_sentence(
+    assert "above zero at 1 of 2 costs and below at 0" in pricetables.adaptive_sentence(
         depths.adaptive(table, known, COST, {})
     )
     flat = pd.DataFrame({"low": [-0.1], "high": [0.1]})
-    assert "not separated" in views.adaptive_sentence(flat)
+    assert "not separated" in pricetables.adaptive_sentence(flat)
 
 
 def scores(table, names="abcd"):
@@ -216,7 +216,7 @@ def test_gains_within_groups_are_paired_and_thin_ones_are_marked():
     assert rows.loc["human", "gain"] == 0.5 and rows.loc["human", "per_100_ms"] == pytest.approx(1.0)
     assert 0.1 < rows.loc["human", "low"] < 0.5 < rows.loc["human", "high"] < 0.9 and np.isnan(rows.loc["even", "low"])
     assert rows["thin"].to_dict() == {"even": True, "odd": True, "human": False}
-    shown = views.breakdown(rows.reset_index())
+    shown = pricetables.breakdown(rows.reset_index())
     assert shown["note"].tolist() == ["thin: indicative only"] * 2 + [""] and "(no variation)" in shown["gain"][0]
     free = depths.breakdown(LINE, by_depth(table), groups, "r", "rr", 20, cost * 0)
     assert free["per_100_ms"].isna().all()
@@ -238,23 +238,23 @@ def test_the_depth_from_which_quality_falls():
     table = pd.DataFrame({0: [0.0] * 8, 10: [1.0] * 8, 20: [1.0, 0.5] * 4}, index=names)
     turn = depths.turning(LINE, by_depth(table), "r", "rr")
     assert (turn.baseline, turn.candidate, turn.delta) == ("10", "20", -0.25) and turn.high < 0
-    assert views.turning_sentence(turn).startswith(
+    assert pricetables.turning_sentence(turn).startswith(
         "The mean is highest with 10 candidates; from there to 20 it changes by −0.250"
     )
-    assert "not separated" not in views.turning_sentence(turn)
+    assert "not separated" not in pricetables.turning_sentence(turn)
     flat = pd.DataFrame({0: [0.0] * 8, 10: [1.0] * 8, 20: [1.0] * 8}, index=names)
     level = depths.turning(LINE, by_depth(flat), "r", "rr")
     assert level.baseline == "10" and level.delta == 0, "of equal means the shallower"
-    assert "not separated from no change" in views.turning_sentence(level)
+    assert "not separated from no change" in pricetables.turning_sentence(level)
     rising = table.set_axis([0, 20, 10], axis=1)[[0, 10, 20]]
     assert depths.turning(LINE, by_depth(rising), "r", "rr") is None
-    assert views.turning_sentence(None) == "No depth has a higher mean than the deepest."
+    assert pricetables.turning_sentence(None) == "No depth has a higher mean than the deepest."
 
 
 def test_repeats_are_said_in_one_sentence():
     totals = pd.DataFrame({"fastest_repeat_ms": [10.0, 10.0, 10.0], "slowest_repeat_ms": [10.0, 12.0, 15.0]})
     ran = pd.DataFrame({"reason": ["", ""]})
-    words = views.repeats_sentence(totals, ran, 3)
+    words = pricetables.repeats_sentence(totals, ran, 3)
     assert (
         "asked 3 times" in words
         and "every repeat gave the same hits" in words
@@ -262,5 +262,5 @@ def test_repeats_are_said_in_one_sentence():
         and "1.50 times at most" in words
     )
     broke = pd.DataFrame({"reason": ["ValueError: asked again, it returned other hits than at first"]})
-    assert "1 system(s) answered otherwise" in views.repeats_sentence(totals, broke, 3)
-    assert "one repeat shows no spread" in views.repeats_sentence(totals, ran, 1)
+    assert "1 system(s) answered otherwise" in pricetables.repeats_sentence(totals, broke, 3)
+    assert "one repeat shows no spread" in pricetables.repeats_sentence(totals, ran, 1)

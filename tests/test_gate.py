@@ -621,15 +621,16 @@ def signed(folder, name):
 def break_bm25(root):
     """BM25 over sections whose words belong to other sections: its hits and gains take the place of the good ones."""
     from localeval import sweep, tables
+    from localeval.systems import Engines, Settings, grid
 
     base = root / "runs/toy/base"
     run = tables.Run("toy", "probe", "runs/toy/probe", root)
     corpus, asked = tables.read_corpus(run), tables.read_queries(run)
     chunks = tables.read_units(run.input("10_ingest", "units.jsonl"))
-    engines = sweep.Engines(corpus, chunks, sweep.Settings(), run.cache(), root)
+    engines = Engines(corpus, chunks, Settings(), run.cache(), root)
     texts = engines.texts("section")
     engines._made["texts", "section"] = texts[3:] + texts[:3]
-    systems = sweep.grid(["section"], ["bm25"], [])
+    systems = grid(["section"], ["bm25"], [])
     outcome = sweep.run(systems, asked, engines, repeats=1)
     graded = sweep.grade_all(outcome.hits, systems, asked, [RULE], engines)
     for notebook in ("30_sweep", "40_rerank"):

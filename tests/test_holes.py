@@ -11,7 +11,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from localeval import build, cli, holes, judgements, metrics, tables, views
+from localeval import build, cli, holes, judgements, metrics, stattables, tables
 from localeval.corpus import Corpus, Layout, make_document
 from localeval.grading import unit_sets
 from localeval.records import BadInput, Evidence, Graded, Hit, Judgement, Query, Span, Unit
@@ -360,13 +360,13 @@ def test_where_labels_come_from(corpus):
 
 def test_sentences_of_a_page_without_anything():
     none = holes.by_system({}, ["rr"], 10)
-    assert views.judged_sentence(none, "rr", 10).startswith("No question here has a value")
+    assert stattables.judged_sentence(none, "rr", 10).startswith("No question here has a value")
     table = holes.comparison_table([])
     assert (
-        views.flip_sentence(table, table) == "No designated comparison has figures."
-        and views.flip_rows(table, table).empty
+        stattables.flip_sentence(table, table) == "No designated comparison has figures."
+        and stattables.flip_rows(table, table).empty
     )
-    assert views.label_rows(none, none, "rr").empty and views.robust_rows(none, ["rr"]).empty
+    assert stattables.label_rows(none, none, "rr").empty and stattables.robust_rows(none, ["rr"]).empty
 
 
 # --- the notebook ---------------------------------------------------------------------------------------------------

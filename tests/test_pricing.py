@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import figures, preview, pricing, sweep, views
+from localeval import preview, pricefigures, pricetables, pricing, sweep
 from localeval.records import BadInput, Hit, Query, Span, System
 from test_sweep import QUERIES, engines  # noqa: F401
 
@@ -60,12 +60,12 @@ def test_lines_cross_where_both_have_cost_the_same():
 
 def test_the_figure_says_both_ends_and_draws_what_is_estimated_dashed():
     known = pd.DataFrame([("a", 0.0, 0.5, "measured"), ("b", 10.0, 0.1, "cost only")], columns=pricing.COSTS)
-    drawn = figures.amortised(pricing.amortised(known, 1000), caption="Words.")
+    drawn = pricefigures.amortised(pricing.amortised(known, 1000), caption="Words.")
     assert "a 0.5 s at 1 and 0.5 s at 1,000; b 10.1 s at 1 and 0.11 s at 1,000" in drawn.alt
     assert "dasharray" in drawn._repr_html_()
-    assert "dasharray" not in figures.amortised(pricing.amortised(known[:1], 1000), caption="Words.")._repr_html_()
+    assert "dasharray" not in pricefigures.amortised(pricing.amortised(known[:1], 1000), caption="Words.")._repr_html_()
     with pytest.raises(BadInput, match="seconds above 0"):
-        figures.amortised(pricing.amortised(known.assign(once_s=0.0, question_s=0.0)), caption="Words.")
+        pricefigures.amortised(pricing.amortised(known.assign(once_s=0.0, question_s=0.0)), caption="Words.")
 
 
 def test_ways_are_compared_with_the_first_and_a_slow_one_is_asked_little(engines, monkeypatch):  # noqa: F811
@@ -97,7 +97,7 @@ def test_ways_are_compared_with_the_first_and_a_slow_one_is_asked_little(engines
         rows.loc["x:int8", "score_apart"] == 0.25 and rows.loc["x:int8", "overlap"] == 1 and rows.loc["x:fly", "n"] == 1
     )
     assert len(asked["x:fly"]) == 1 and len(asked["x"]) >= 2
-    shown = views.ways(rows.reset_index())
+    shown = pricetables.ways(rows.reset_index())
     assert shown["difference"].tolist()[0] == "reference" and "no variation" in shown["difference"][1]
     assert pd.isna(shown["difference"][3]) and pd.isna(shown["bytes a chunk"][3])
     assert pricing.compare_ways(base, [], 3, QUERIES, engines, "chunk/contains", "rr", **options).empty
@@ -134,8 +134,11 @@ def test_a_preview_to_read_is_labelled_and_compares_with_the_plain_call():
         ],
         columns=preview.COST,
     )
-    shown = views.preview(rows)
+    shown = pricetables.preview(rows)
     assert shown["times faster"].tolist() == [1, 3, 6] and (shown["weights"] == preview.LABEL).all()
-    words = views.preview_sentence(rows)
+    words = pricetables.preview_sentence(rows)
     assert "900 ms in a plain call and 150 ms by ONNX Runtime, int8 (cost only)" in words and "20 candidates" in words
-    assert views.preview_sentence(rows[:0], "not run: no tokenizer") == "No shape was previewed: not run: no tokenizer."
+    assert (
+        pricetables.preview_sentence(rows[:0], "not run: no tokenizer")
+        == "No shape was previewed: not run: no tokenizer."
+    )

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import figures, report
+from localeval import answerfigures, figures, pagefigures, pricefigures, report
 from localeval.records import BadInput
 
 SYSTEMS = ["fixed/bm25", "section/bm25", "section/hybrid:minilm+maxsim@40"]
@@ -64,11 +64,11 @@ def plots():
         "forest": figures.forest(summary(), metric="ndcg@10", group="rule", caption="Words."),
         "rules": figures.rules_side_by_side(summary(), "ndcg@10", RULES, SYSTEMS, caption="Words."),
         "latency": figures.quality_vs_latency(strict(), metric="ndcg@10", budget_ms=1000, caption="Words."),
-        "classes": figures.page_classes(pages(), documents(), caption="Words."),
-        "strip": figures.quality_strip(pages(), caption="Words."),
-        "depth": figures.depth_curve(depths(), metric="ndcg@10", caption="Words."),
-        "risk": figures.risk_coverage(risk, caption="Words."),
-        "amortised": figures.amortised(shared, caption="Words."),
+        "classes": pagefigures.page_classes(pages(), documents(), caption="Words."),
+        "strip": pagefigures.quality_strip(pages(), caption="Words."),
+        "depth": pricefigures.depth_curve(depths(), metric="ndcg@10", caption="Words."),
+        "risk": answerfigures.risk_coverage(risk, caption="Words."),
+        "amortised": pricefigures.amortised(shared, caption="Words."),
         "histogram": figures.histogram([1, 2, 2, 3, 9], label="latency in ms", marks={"budget": 5}, caption="Words."),
     }
 
@@ -298,7 +298,7 @@ def test_plots_refuse_frames_they_would_misread():
         figures.rules_side_by_side(summary(), "ndcg@10", [*RULES, "page/overlaps"], SYSTEMS, caption="Words.")
     with pytest.raises(BadInput, match="11 systems"):
         many = pd.concat([depths().assign(system=str(i)) for i in range(11)])
-        figures.depth_curve(many, metric="ndcg@10", caption="Words.")
+        pricefigures.depth_curve(many, metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="latency above 0"):
         figures.quality_vs_latency(strict().assign(p50_ms=0.0), metric="ndcg@10", caption="Words.")
     with pytest.raises(BadInput, match="no defined value"):
@@ -321,7 +321,7 @@ def test_the_price_figure_tells_engines_by_colour_chunkers_by_shape_and_joins_de
 def test_empty_classes_of_a_categorical_column_are_shown():
     order = ["digital_clean", "low_text", "likely_scanned"]
     frame = pages().assign(**{"class": lambda p: pd.Categorical(p["class"], categories=order)})
-    alt = figures.page_classes(frame, documents(), caption="Words.").alt
+    alt = pagefigures.page_classes(frame, documents(), caption="Words.").alt
     assert "digital clean 22 of 30 (73.3%); low text 0 of 30 (0.0%); likely scanned 8 of 30" in alt
 
 

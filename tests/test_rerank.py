@@ -17,6 +17,7 @@ from localeval.embedding import ModelCard, card_of
 from localeval.records import BadInput, Query, Span, System
 from localeval.rerank import MaxSim, Unstored, each_once
 from localeval.retrieval import Reranked, remembering
+from localeval.systems import with_rerankers
 from test_retrieval import Fixed, spans
 from test_sweep import QUERIES, engines  # noqa: F401
 
@@ -201,7 +202,7 @@ def test_every_reranker_is_a_row_and_says_what_it_does_not_read(engines, made, m
     monkeypatch.delenv("LOCALEVAL_MODELS", raising=False)
     shutil.copytree(made[1], engines.root / "models" / "own")
     names = ["own", "own:int8", "own:torch", "ms-marco-minilm", "llm:none"]
-    systems = sweep.with_rerankers([System("sentence", "bm25")], names, [2, 3])
+    systems = with_rerankers([System("sentence", "bm25")], names, [2, 3])
     outcome = sweep.run(systems, QUERIES, engines, repeats=1)
     state = dict(zip(outcome.runs["system"], outcome.runs["status"], strict=True))
     assert [state[f"sentence/bm25+{name}@3"] for name in names] == ["ok", "ok", "ok", "not_run", "not_run"]
@@ -241,7 +242,7 @@ def test_kinds_of_late_interaction_are_known_by_name(engines):  # noqa: F811
     ):
         engines._kind("int4")
     with pytest.raises(BadInput, match="maxsim compares vectors of a model"):
-        sweep.with_rerankers([System("a", "bm25")], ["maxsim:int8"], [10])
+        with_rerankers([System("a", "bm25")], ["maxsim:int8"], [10])
 
 
 # A language model

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from localeval import figures, gate, simulation, stats, views
+from localeval import gate, simulation, statfigures, stats, stattables
 from localeval.records import BadInput, Comparison
 from localeval.simulation import Setup
 
@@ -241,7 +241,7 @@ def test_the_power_curve_says_its_numbers_in_words():
         simulation.pairs(study(), comparison_rows(("ndcg@10", "r", "a", "b", 20, True)))[0], 0.03, SMALL
     )
     shifted = rows[rows["way"] == "shifted"].assign(system=rows["test"])
-    figure = figures.power_curve(shifted, mde=0.2, caption="Found.")
+    figure = statfigures.power_curve(shifted, mde=0.2, caption="Found.")
     assert figure.alt.startswith(
         "Power against the true difference; minimum detectable effect 0.200. sign-flip permutation at 0.000"
     )
@@ -252,7 +252,7 @@ def test_rates_are_read_with_their_error_and_a_single_comparison_has_no_range():
     rows = pd.DataFrame(
         {"of": ["x", "x", "y"], "rule": ["r"] * 3, "rate": [0.1, 0.3, 0.5], "simulations": [100, 300, 10]}
     )
-    table = views.rates(simulation.pooled(rows, ["of", "rule"]), ["of", "rule"])
+    table = stattables.rates(simulation.pooled(rows, ["of", "rule"]), ["of", "rule"])
     assert table["rate"][0] == "25.0% [21.0%, 29.5%]" and table["of single ones"].tolist() == ["10.0% to 30.0%", "—"]
 
 
@@ -262,9 +262,13 @@ def test_the_answer_quotes_what_was_simulated():
     coverage = simulation.pooled(simulation.interval_coverage(some, SMALL, never), ["of", "kind"])
     level = simulation.pooled(simulation.test_errors(some, SMALL, never), ["null", "test"])
     called = simulation.pooled(simulation.rule_errors(some, 0.03, SMALL, never), ["of", "rule"])
-    told = views.simulation_answer(coverage, level, called, simulation.power_at_mde(some, 0.03, SMALL), 0.05, len(some))
+    told = stattables.simulation_answer(
+        coverage, level, called, simulation.power_at_mde(some, 0.03, SMALL), 0.05, len(some)
+    )
     assert (
         "A family of size 1 " in told
         and f"{called.set_index(['of', 'rule']).loc[('family', 'Holm'), 'rate']:.1%} of the samples" in told
     )
-    assert views.simulation_answer(coverage, level, called, None, 0.05, 0).startswith("No comparison of this study")
+    assert stattables.simulation_answer(coverage, level, called, None, 0.05, 0).startswith(
+        "No comparison of this study"
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import clusters, equivalence, figures, ranking, recommend, stats, tables, views
+from localeval import clusters, equivalence, ranking, recommend, statfigures, stats, stattables, tables, views
 from test_ranking import board_of, noisy, tidy
 
 NAMED = [["ndcg@10", "chunk/contains", "s0", "s1"], ["ndcg@10", "chunk/contains", "s0", "gone"]]
@@ -23,27 +23,29 @@ def designated(scores):
 
 
 def test_tests_stand_side_by_side_for_those_that_ran(designated):
-    (row,) = views.side_by_side(designated, 0.05).to_dict("records")
+    (row,) = stattables.side_by_side(designated, 0.05).to_dict("records")
     assert (
         row["candidate − baseline"] == "1. s1 − s0" and row["agree"] == "yes" and row["test"] == "sign flip, 500 draws"
     )
     sd = designated["mde"][0] * 60**0.5 / 2.8
     assert row["questions needed"] == stats.questions_needed(sd, 0.05)
-    assert "agree on which side" in views.agreement(designated)
-    assert "In 1 of 1" in views.agreement(designated.assign(tests_disagree=True))
-    assert views.agreement(designated.iloc[1:]) == "There is no test to compare."
+    assert "agree on which side" in stattables.agreement(designated)
+    assert "In 1 of 1" in stattables.agreement(designated.assign(tests_disagree=True))
+    assert stattables.agreement(designated.iloc[1:]) == "There is no test to compare."
 
 
 def test_documents_in_words(scores, designated):
     known = {f"q{n:02d}": f"d{n % 9}" for n in range(60)}
     found = clusters.compare_designated(scores, designated, known, n_resamples=500)
-    shown = views.clustered(found)
+    shown = stattables.clustered(found)
     assert shown["documents"].tolist() == [9] and shown["would help"][0] in clusters.ADVICE
-    assert clusters.ADVICE[shown["would help"][0]] in views.advised(found) and views.advised(found.head(0)) == ""
-    said = views.clustered_sentence(found, 3)
+    assert (
+        clusters.ADVICE[shown["would help"][0]] in stattables.advised(found) and stattables.advised(found.head(0)) == ""
+    )
+    said = stattables.clustered_sentence(found, 3)
     assert "3 questions have evidence in several documents" in said and "9 documents are few" in said
     few = clusters.compare_designated(scores, designated, dict.fromkeys(known, "d"), n_resamples=100)
-    assert views.clustered_sentence(few, 0).startswith("There are too few documents")
+    assert stattables.clustered_sentence(few, 0).startswith("There are too few documents")
 
 
 def test_the_forest_draws_both_intervals_and_skips_what_did_not_run(scores, designated):
@@ -60,7 +62,7 @@ def test_a_claim_that_did_not_run_says_why_and_only_open_ones_ask_for_questions(
     claimed = equivalence.claims(
         scores, [*NAMED, ["ndcg@10", "chunk/contains", "s0", "s2"]], 0.05, "human", n_resamples=500
     )
-    rows = views.claims(claimed)
+    rows = stattables.claims(claimed)
     assert rows["verdict"][1].startswith("not run: no scores of gone")
     assert rows["verdict"][2] == "as good" and rows["questions needed"].isna()[[1, 2]].all()
 
@@ -68,28 +70,29 @@ def test_a_claim_that_did_not_run_says_why_and_only_open_ones_ask_for_questions(
 def test_the_leaderboard_and_its_figure():
     board = board_of(noisy(1, [0.5, 0.51, 0.9]))
     rows = ranking.ranks(board, ranking.pairs(board, n_resamples=500), n_resamples=500)
-    shown = views.leaderboard(rows)
+    shown = stattables.leaderboard(rows)
     assert shown["ranks not ruled out"].tolist() == ["1 to 1", "2 to 3", "2 to 3"] and shown["first in"][0] == "100%"
-    figure = figures.rank_ranges(rows, caption="Words.")
+    figure = statfigures.rank_ranges(rows, caption="Words.")
     assert "s2 rank 1, range 1 to 1" in figure.alt and "le-series-1" in figure.svg
     assert (
-        views.first_sentence(rows) == "For 1 of 3 systems the first rank is not ruled out. They fall into 2 tie groups."
+        stattables.first_sentence(rows)
+        == "For 1 of 3 systems the first rank is not ruled out. They fall into 2 tie groups."
     )
-    assert "nothing to part" in views.first_sentence(rows.head(1))
-    assert figures.rank_ranges(rows.head(1), caption="Words.").alt, "one system is a figure too"
+    assert "nothing to part" in stattables.first_sentence(rows.head(1))
+    assert statfigures.rank_ranges(rows.head(1), caption="Words.").alt, "one system is a figure too"
 
 
 def test_sentences_of_luck_and_of_held_out_questions():
     board = board_of(noisy(1, [0.5, 0.51]))
     found = ranking.optimism(board, n_resamples=200)
-    assert f"reported {found.reported:.3f} ndcg@10" in views.optimism_sentence(found, "ndcg@10")
-    assert "nothing was chosen" in views.optimism_sentence(
+    assert f"reported {found.reported:.3f} ndcg@10" in stattables.optimism_sentence(found, "ndcg@10")
+    assert "nothing was chosen" in stattables.optimism_sentence(
         ranking.optimism(board_of(noisy(1, [0.5])), n_resamples=50), "m"
     )
     split = {query: "dev" if n % 2 else "heldout" for n, query in enumerate(board.query_ids)}
     rows = ranking.held_out(board, split, n_resamples=200)
-    assert "Chosen on the 30 questions of the part dev" in views.held_out_sentence(rows, 20)
-    assert "nothing could be held out" in views.held_out_sentence(rows.head(0), 20)
+    assert "Chosen on the 30 questions of the part dev" in stattables.held_out_sentence(rows, 20)
+    assert "nothing could be held out" in stattables.held_out_sentence(rows.head(0), 20)
 
 
 def test_a_recommendation_to_read():
@@ -98,11 +101,11 @@ def test_a_recommendation_to_read():
         {"system": ["s0", "s1"], "p95_ms": [1.0, 9.0], "p95_high": [1.0, 9.0], "index_seconds": np.nan}
     )
     found = recommend.recommend(board, price, margin=0.05, n_resamples=500)
-    shown = views.considered(found.table)
+    shown = stattables.considered(found.table)
     assert shown["verdict"].tolist() == ["worse", "best"] and shown["questions needed"].isna().all()
-    assert views.tied(board, price, n_resamples=500) == ("s1", 1)
-    assert views.tied(board, price.head(0)) == ("none, since no latency was measured", 0)
-    assert views.board(board, price)["count"].tolist() == [2, 2, 60, 0]
+    assert stattables.tied(board, price, n_resamples=500) == ("s1", 1)
+    assert stattables.tied(board, price.head(0)) == ("none, since no latency was measured", 0)
+    assert stattables.board(board, price)["count"].tolist() == [2, 2, 60, 0]
 
 
 def test_the_toy_study_writes_tables_that_can_be_read_again(executed):

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from localeval import grading, metrics, stats, sweep, views
+from localeval import grading, metrics, pricetables, stats, sweep, views
 from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Layout, make_document
 from localeval.embedding import CARDS
 from localeval.records import BadInput, Evidence, Hit, Query, Span, System
+from localeval.systems import Engines, Settings, grid, with_rerankers
 
 TEXT = "Tea wants boiling water.\n\nA kiln wants a slow fire.\n\nBread wants time."
 
@@ -23,7 +24,7 @@ def engines(tmp_path):
     document = make_document("a.txt", TEXT, b"")
     corpus = Corpus((document,), {"a.txt": Layout("a.txt")}, {})
     chunks = chunk_corpus(corpus, {"sentence": {"max_chars": 30, "overlap": 0}})
-    return sweep.Engines(corpus, chunks, sweep.Settings(tokeniser="words"), tmp_path / "cache", tmp_path)
+    return Engines(corpus, chunks, Settings(tokeniser="words"), tmp_path / "cache", tmp_path)
 
 
 def ask(query_id, text, quote=""):
@@ -98,11 +99,11 @@ def test_a_system_without_any_hit_is_empty(engines):
 
 
 def test_grids_and_unknown_names():
-    names = [system.name for system in sweep.grid(["a", "b"], ["bm25", "hybrid"], ["m"])]
+    names = [system.name for system in grid(["a", "b"], ["bm25", "hybrid"], ["m"])]
     assert names == ["a/bm25", "a/hybrid:m", "b/bm25", "b/hybrid:m"]
     with pytest.raises(BadInput, match="unknown retriever 'bm52'; known: random, bm25"):
-        sweep.grid(["a"], ["bm52"], [])
-    deeper = sweep.with_rerankers([System("a", "hybrid", "m")], ["maxsim"], [10, 20])
+        grid(["a"], ["bm52"], [])
+    deeper = with_rerankers([System("a", "hybrid", "m")], ["maxsim"], [10, 20])
     assert [system.name for system in deeper] == ["a/hybrid:m", "a/hybrid:m+maxsim@10", "a/hybrid:m+maxsim@20"]
 
 
@@ -187,7 +188,7 @@ def test_a_fresh_process_is_timed_by_stage(engines, tmp_path):
 
 def test_a_process_that_is_too_slow_or_breaks_is_a_state(tmp_path):
     slow = lambda *rest, **more: sweep.cold_start(
-        System("section", "bm25"), tmp_path / "no.jsonl", tmp_path / "none.jsonl", sweep.Settings(), ["tea", "bread"], cache=tmp_path,
+        System("section", "bm25"), tmp_path / "no.jsonl", tmp_path / "none.jsonl", Settings(), ["tea", "bread"], cache=tmp_path,
         root=tmp_path, **more,
     )  # fmt: skip
     stopped, broken = slow(timeout=0.01), slow(timeout=60)
@@ -264,9 +265,11 @@ def test_one_table_keeps_strata_apart_and_depths_have_a_line_for_each():
     runs = pd.DataFrame([
         (name, "s", "bm25", "", "maxsim" if k else "", 10 * k) for k, name in enumerate(names)
     ], columns=["system", "chunker", "retriever", "model", "reranker", "rerank_depth"])  # fmt: skip
-    table = views.as_one_table(summary, totals, "chunk/contains", ["p@1"])
+    table = pricetables.as_one_table(summary, totals, "chunk/contains", ["p@1"])
     assert table["questions"].tolist() == ["human"] * 3 + ["templated"] * 3 and table["p95_ms"].tolist() == [4.0] * 6
-    lines = views.depth_under_rules(summary, totals, runs, "s/bm25", "p@1", ["chunk/contains", "chunk/same_document"])
+    lines = pricetables.depth_under_rules(
+        summary, totals, runs, "s/bm25", "p@1", ["chunk/contains", "chunk/same_document"]
+    )
     assert lines.groupby("system", sort=False)["depth"].agg(list).tolist() == [[0, 10, 20]] * 4
     assert lines["system"].unique().tolist()[:2] == ["human, chunk/contains", "human, chunk/same_document"]
 
@@ -320,9 +323,9 @@ def counted(tmp_path, monkeypatch):
     corpus = Corpus((make_document("a.txt", text, b""),), {"a.txt": Layout("a.txt")}, {})
     sizes = {"max_chars": 120, "overlap": 0}
     chunks = chunk_corpus(corpus, {"sentence": sizes, "recursive": sizes, "fixed": sizes | {"overlap": 20}})
-    monkeypatch.setattr(sweep.Engines, "missing", lambda self, system: "")
-    monkeypatch.setattr(sweep.Engines, "_embedder", lambda self, card: Counted(card, counts))
-    return counts, lambda **more: sweep.Engines(corpus, chunks, sweep.Settings(**more), tmp_path / "cache", tmp_path)
+    monkeypatch.setattr(Engines, "missing", lambda self, system: "")
+    monkeypatch.setattr(Engines, "_embedder", lambda self, card: Counted(card, counts))
+    return counts, lambda **more: Engines(corpus, chunks, Settings(**more), tmp_path / "cache", tmp_path)
 
 
 FIVE = ["random", "bm25", "dense", "dense-hnsw", "hybrid"]
@@ -330,7 +333,7 @@ FIVE = ["random", "bm25", "dense", "dense-hnsw", "hybrid"]
 
 def test_each_text_is_embedded_once_for_each_model_and_never_again(counted):
     counts, engines = counted
-    systems = sweep.grid(["sentence", "recursive", "fixed"], FIVE, ["minilm", "bge-small"])
+    systems = grid(["sentence", "recursive", "fixed"], FIVE, ["minilm", "bge-small"])
     assert len(systems) == 3 * (2 + 3 * 2)
     first = sweep.run(systems, QUERIES, one := engines(), repeats=1)
     assert first.runs["status"].tolist() == ["ok"] * 24
@@ -344,7 +347,7 @@ def test_each_text_is_embedded_once_for_each_model_and_never_again(counted):
 
 def test_dense_search_is_approximate_by_name_or_past_the_size(counted):
     _, engines = counted
-    systems = sweep.grid(["sentence"], ["bm25", "dense", "dense-hnsw", "hybrid-hnsw"], ["minilm"])
+    systems = grid(["sentence"], ["bm25", "dense", "dense-hnsw", "hybrid-hnsw"], ["minilm"])
     outcome = sweep.run(systems, QUERIES, small := engines(), repeats=1)
     assert outcome.runs["search"].tolist()[1:] == ["exact", "approximate", "approximate"]
     recalls, prices = sweep.approximation(small, outcome.runs, QUERIES)
@@ -369,7 +372,7 @@ def test_dense_search_is_approximate_by_name_or_past_the_size(counted):
 
 def test_fewer_bits_stand_beside_the_full_model(counted):
     _, engines = counted
-    systems = sweep.grid(["fixed"], ["bm25", "dense"], ["minilm", "minilm-int8", "bge-small"])
+    systems = grid(["fixed"], ["bm25", "dense"], ["minilm", "minilm-int8", "bge-small"])
     pairs = sweep.lower_precision(systems)
     assert pairs == [("fixed/dense:minilm", "fixed/dense:minilm-int8")]
     assert sweep.lower_precision(systems[2:]) == [], "nothing to compare with"
@@ -398,7 +401,7 @@ def test_fewer_bits_stand_beside_the_full_model(counted):
 def test_every_model_has_its_card_run_or_not(counted, tmp_path, monkeypatch):
     monkeypatch.delenv("LOCALEVAL_MODELS", raising=False)
     _, engines = counted
-    outcome = sweep.run(sweep.grid(["fixed", "sentence"], ["dense"], ["minilm"]), QUERIES, engines(), repeats=1)
+    outcome = sweep.run(grid(["fixed", "sentence"], ["dense"], ["minilm"]), QUERIES, engines(), repeats=1)
     cards = sweep.model_cards(outcome.runs, tmp_path).set_index("model")
     assert cards.index.tolist() == [name for name, card in CARDS.items() if card.kind != "cross_encoder"]
     assert cards.loc["minilm", ["state", "why", "pooling"]].tolist() == ["ok", "", "mean"]
@@ -414,8 +417,8 @@ def test_every_model_has_its_card_run_or_not(counted, tmp_path, monkeypatch):
 
 def test_every_engine_stands_with_each_chunker_below_one_another(engines):
     document_chunks = dict.fromkeys(("one", "two"), engines.chunks["sentence"])
-    both = sweep.Engines(engines.corpus, document_chunks, engines.settings, engines.cache_folder, engines.root)
-    systems = sweep.grid(["one", "two"], ["random", "bm25"], [])
+    both = Engines(engines.corpus, document_chunks, engines.settings, engines.cache_folder, engines.root)
+    systems = grid(["one", "two"], ["random", "bm25"], [])
     outcome = sweep.run(systems, QUERIES, both, repeats=1)
     graded = sweep.grade_all(outcome.hits, systems, QUERIES, ["chunk/contains"], both)
     summary = stats.summary(metrics.scores_of(graded, ["rr"]))
@@ -450,7 +453,7 @@ def test_categories_are_columns_with_their_n():
 
 
 def test_systems_that_the_common_words_concern_are_named(engines):
-    systems = sweep.grid(["sentence"], ["bm25", "bm25-okapi", "rank-bm25"], [])
+    systems = grid(["sentence"], ["bm25", "bm25-okapi", "rank-bm25"], [])
     (row,) = sweep.common_terms(engines, QUERIES, systems).to_dict("records")
     assert row["concerns"] == "sentence/bm25-okapi, sentence/rank-bm25"
     assert sweep.common_terms(engines, QUERIES)["concerns"].tolist() == ["no system of this run"]

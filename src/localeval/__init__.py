@@ -7,11 +7,12 @@ reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid
 engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
             crossencoder, preview, pointwise
 labels      gold, drafting, judgements, grading, metrics, trec, holes
-tables      tables, sweep, arms, twins, damage, depth, pricing
+tables      tables, systems, sweep, arms, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
 answers     abstention, certainty, endpoint, gguf, generation, replies, answering, groundedness, handcheck
 gates       gate, baseline, gatereport, leaderboard
-report      figures, report, views, build, book, commands, cli
+report      figures, pagefigures, statfigures, pricefigures, damagefigures, answerfigures, report, views, stattables,
+            pricetables, answertables, damagetables, build, book, commands, cli
 """
 
 import os

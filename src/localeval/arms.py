@@ -16,6 +16,7 @@ from localeval.grading import Units
 from localeval.lexical import BM25
 from localeval.records import BadInput, Hit, Query, Span, System, near
 from localeval.retrieval import Shuffled
+from localeval.systems import Engines
 from localeval.tokens import tokeniser
 
 Hits = dict[tuple[str, str], list[Hit]]
@@ -86,7 +87,7 @@ def turned(hits: Sequence[Hit]) -> list[Hit]:
     return [Hit(hit.span, -hit.score) for hit in reversed(hits)]
 
 
-def titles(base: System, engines: sweep.Engines) -> BM25:
+def titles(base: System, engines: Engines) -> BM25:
     """BM25 over what stands above each chunk: title and headings, else the name of the document."""
     units, settings = engines.chunks[base.chunker], engines.settings
     texts = [unit.context or unit.span.doc_id for unit in units]
@@ -94,7 +95,7 @@ def titles(base: System, engines: sweep.Engines) -> BM25:
     return BM25(spans, texts, tokeniser(settings.tokeniser), k1=settings.k1, b=settings.b)
 
 
-def _hits(arm: str, base: System, engines: sweep.Engines, queries: Sequence[Query], own: Hits) -> dict[str, list[Hit]]:
+def _hits(arm: str, base: System, engines: Engines, queries: Sequence[Query], own: Hits) -> dict[str, list[Hit]]:
     """Query id -> hits of an arm that needs no clock. own: hits of the engine."""
     if arm == "reversed":
         return {query.query_id: turned(own[base.name, query.query_id]) for query in queries}
@@ -106,7 +107,7 @@ def _hits(arm: str, base: System, engines: sweep.Engines, queries: Sequence[Quer
 
 
 def measure(
-    names: Sequence[str], systems: Sequence[System], ran: Sequence[str], queries: Sequence[Query], engines: sweep.Engines, *,
+    names: Sequence[str], systems: Sequence[System], ran: Sequence[str], queries: Sequence[Query], engines: Engines, *,
     rule: str, metric_names: Sequence[str], origin: str, repeats: int = 3, timed_questions: int = 0, seed: int = 7,
 ) -> Outcome:  # fmt: skip
     """Runs the arms beside one engine and grades them all under one rule. ran: names of the systems that gave hits.

@@ -17,6 +17,7 @@ from localeval import grading, metrics, quality, stats, sweep
 from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Signals
 from localeval.records import BadInput, Graded, Query, ScoringRule, System, near
+from localeval.systems import Engines, Settings, with_rerankers
 from localeval.twins import Twin
 from localeval.vectors import VectorCache
 
@@ -34,18 +35,18 @@ def with_reranked(systems: Sequence[System], reranker: str, depths: dict[str, in
             raise BadInput(
                 f"reranked: {name!r} is no system of this run{near(name, by_name)}; it has {', '.join(by_name)}"
             )
-    again = [sweep.with_rerankers([by_name[name]], [reranker], [depth])[-1] for name, depth in depths.items()]
+    again = [with_rerankers([by_name[name]], [reranker], [depth])[-1] for name, depth in depths.items()]
     return [*systems, *again]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same on every twin. chunkers: as for `chunking.chunk_corpus`. cache, root: as for `sweep.Engines`."""
+    """What stays the same on every twin. chunkers: as for `chunking.chunk_corpus`. cache, root: as for `systems.Engines`."""
 
     systems: Sequence[System]
     chunkers: dict[str, dict]
     rules: Sequence[str]
-    settings: sweep.Settings
+    settings: Settings
     cache: Path
     root: Path
 
@@ -76,7 +77,7 @@ def experiment(
 
 def _search(variant: str, corpus: Corpus, queries: Sequence[Query], setting: Setting) -> Outcome:
     chunks = chunk_corpus(corpus, setting.chunkers)
-    engines = sweep.Engines(corpus, chunks, setting.settings, setting.cache, setting.root)
+    engines = Engines(corpus, chunks, setting.settings, setting.cache, setting.root)
     systems = [replace(system, variant=variant) for system in setting.systems]
     for system in systems:
         if system.reranker == "maxsim" and not engines.missing(system):  # this pass gives the texts' own vectors too

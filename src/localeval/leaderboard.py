@@ -26,7 +26,7 @@ from localeval.gate import Settings
 from localeval.gatereport import read_settings
 from localeval.provenance import digest, digest_path
 from localeval.records import BadInput, Graded, Query, ScoringRule, Span, near
-from localeval.sweep import LEARNED
+from localeval.systems import LEARNED
 
 FOLDER = "leaderboard"
 FILES = ("submission.yml", "runs.csv", "gains.jsonl.gz", "metrics.csv", "provenance.json")

@@ -14,6 +14,7 @@ import pandas as pd
 from localeval import metrics, stats, sweep
 from localeval.records import BadInput, Query, System, near
 from localeval.stats import percentile
+from localeval.systems import Engines, with_rerankers
 
 WAYS = [
     "reranker", "status", "reason", "bytes_a_chunk", "overlap", "score_apart", "delta", "low", "high", "n", "mean_ms", "p95_ms", "asked"
@@ -47,7 +48,7 @@ def drawn(queries: Sequence[Query], origin: str, size: int, seed: int) -> list[Q
 
 
 def compare_ways(
-    base: System, ways: Sequence[str], depth: int, queries: Sequence[Query], engines: sweep.Engines, rule: str, metric: str, *,
+    base: System, ways: Sequence[str], depth: int, queries: Sequence[Query], engines: Engines, rule: str, metric: str, *,
     origin: str, timed_questions: int, repeats: int = 3, seed: int = stats.SEED, progress=lambda text: None,
 ) -> pd.DataFrame:  # fmt: skip
     """Ways to run one reranker against the first of them, each over the first `depth` hits of the same first stage.
@@ -61,13 +62,13 @@ def compare_ways(
     own = [query for query in queries if query.answerable and query.origin == origin]
     few = drawn(queries, origin, min(timed_questions, SLOW_QUESTIONS), seed)
     options = {"repeats": repeats, "timed_questions": timed_questions, "seed": seed, "progress": progress}
-    first, parts = sweep.with_rerankers([base], ways[:1], [depth])[1], []
+    first, parts = with_rerankers([base], ways[:1], [depth])[1], []
     for some, asked in (
         ([way for way in ways if not way.endswith(SLOW)], own),
         ([way for way in ways if way.endswith(SLOW)], few),
     ):
         if some:
-            systems = sweep.with_rerankers([base], some, [depth])[1:]
+            systems = with_rerankers([base], some, [depth])[1:]
             once = {"repeats": 1} if asked is few else {}
             parts.append((systems, sweep.run(systems, asked, engines, **(options | once))))
     hits = {key: found for _, outcome in parts for key, found in outcome.hits.items()}
@@ -128,7 +129,7 @@ def _apart(system: System, first: System, hits) -> dict:
 
 
 def candidates(
-    hits, base: System, queries: Sequence[Query], engines: sweep.Engines, depth: int
+    hits, base: System, queries: Sequence[Query], engines: Engines, depth: int
 ) -> list[tuple[str, list[str]]]:
     """Each question with the texts of the first `depth` hits of the base; those without hits are left out."""
     texts = dict(zip(engines.spans(base.chunker), engines.texts(base.chunker), strict=True))

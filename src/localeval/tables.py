@@ -37,7 +37,8 @@ COLUMNS = {
     "worklist.csv": ("query_id", "question", "span", "text", "grade", "answer", "by", "date", "sha256"),
 }  # fmt: skip
 TEXTS = (
-    "system", "chunker", "retriever", "model", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id", "page_label",
+    "system", "chunker", "retriever", "model", "search", "reranker", "variant", "options", "rule", "metric", "query_id", "doc_id",
+    "page_label",
     "class", "verdict", "failed_guard", "origin", "category", "signal", "phase", "stage", "baseline", "candidate", "status", "reason",
     "note", "notebook", "reading", "engine", "base", "level", "document", "state", "family", "source", "flips", "arm", "of", "name", "kind",
     "null", "test", "way", "study", "claim", "what", "counted", "why", "reported by the source", "computed here from that",

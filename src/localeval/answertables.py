@@ -1,0 +1,197 @@
+"""Tables and sentences of the notebooks on answers: when to abstain, and what an answer stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from localeval import stats
+from localeval.figures import interval
+from localeval.report import publish
+from localeval.views import span
+
+
+def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
+    """Of the rows of `abstention.abstention`, in their order, the first of each base system, whatever reranks it."""
+    return useful[~useful["system"].str.partition("+")[0].duplicated()]
+
+
+def abstention(useful: pd.DataFrame) -> pd.DataFrame:
+    """The table of `abstention.abstention` with intervals in one cell each."""
+    frame = useful[["system", "signal"]].copy()
+    for name, title in (("aurc", "AURC"), ("augrc", "AUGRC"), ("auroc", "AUROC"), ("gained", "gained")):
+        frame[title] = interval(useful[name], useful[f"{name}_low"], useful[f"{name}_high"])
+    for name in ("aurc", "augrc"):
+        ends = zip(useful[f"{name}_random"], useful[f"{name}_oracle"], strict=True)
+        frame[f"{name.upper()} random, oracle"] = [f"{random:.2f}, {oracle:.2f}" for random, oracle in ends]
+    return frame.assign(correct=useful["correct"], n=useful["n"], signal=frame["signal"].str.replace("_", " "))
+
+
+def auroc(row: pd.Series) -> str:
+    """AUROC with its interval for prose; in words where there is no unanswerable question, or no answerable one."""
+    return "not defined" if pd.isna(row["auroc"]) else interval(row["auroc"], row["auroc_low"], row["auroc_high"])
+
+
+def auroc_best(useful: pd.DataFrame) -> str:
+    """The highest AUROC of `abstention.abstention` with its signal and system, for prose."""
+    if useful["auroc"].isna().all():
+        return "not defined"
+    row = useful.loc[useful["auroc"].idxmax()]
+    return f"{auroc(row)} for {row['signal'].replace('_', ' ')} of {row['system']}"
+
+
+# Abstention
+
+
+def floors(rows: pd.DataFrame) -> pd.DataFrame:
+    """`abstention.selective` to read: what each floor leaves, with the answers behind it."""
+    frame = rows[["system", "signal", "questions"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame["floor"] = rows["floor"].map("{:.2f}".format)
+    frame["threshold"] = rows["threshold"]
+    frame["answered"] = _of(rows["answered"], rows["state"])
+    frame["coverage"] = rows["coverage"]
+    frame["accuracy"] = interval(rows["accuracy"], rows["low"], rows["high"])
+    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    return frame
+
+
+def _of(counts: pd.Series, states: pd.Series) -> list[str]:
+    """A count, marked where it is thin; the state in its place where there is none."""
+    return [
+        state if pd.isna(count) else f"{count:.0f}{' (thin)' if state == 'thin' else ''}"
+        for count, state in zip(counts, states, strict=True)
+    ]
+
+
+def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
+    """ "3 of 32 (9.4%)"; nothing where the count is not defined, "none asked" where there was nothing to count."""
+    return [
+        "none asked" if not total else None if pd.isna(count) else f"{count:.0f} of {total:.0f} ({count / total:.1%})"
+        for count, total in zip(counts, totals, strict=True)
+    ]
+
+
+def certified(rows: pd.DataFrame) -> pd.DataFrame:
+    """`abstention.certified` to read: a row a system, kind of risk and fold."""
+    frame = rows[["system", "signal", "risk"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame["chosen on"] = [
+        f"fold {fold}, {n} questions" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)
+    ]
+    frame["threshold"] = rows["threshold"]
+    frame["answered elsewhere"] = _share(rows["answered"], rows["held_out"])
+    frame["observed risk"] = interval(rows["observed"], rows["low"], rows["high"])
+    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    return frame.assign(holds=rows["holds"])
+
+
+def fusion_rows(useful: pd.DataFrame, few: pd.DataFrame) -> pd.DataFrame:
+    """Fusion rules as rows to read: `abstention.abstention` beside `abstention.at_coverage`."""
+    whole = useful.merge(few, on=["system", "signal"], suffixes=("", "_few"))
+    frame = pd.DataFrame({"fusion": whole["system"], "signal": whole["signal"].str.replace("_", " ")})
+    frame["right of all"] = _share(whole["correct"], whole["n"])
+    frame["gained"] = interval(whole["gained"], whole["gained_low"], whole["gained_high"])
+    frame["AUROC"] = interval(whole["auroc"], whole["auroc_low"], whole["auroc_high"])
+    frame["right of the most certain"] = _share(whole["correct_few"], whole["answered"])
+    frame["accuracy there"] = interval(whole["accuracy"], whole["low"], whole["high"])
+    return frame
+
+
+def reported_rate(counts: Sequence[int]) -> str:
+    """A sentence on a rate that a source reported, [right, answered], with the interval that its counts allow; empty without one."""
+    if not counts:
+        return ""
+    right, answered = counts
+    low, high = stats.wilson(right, answered)
+    return (
+        f"A source reported {right} right of {answered} at its best threshold of a cosine: such counts allow any rate "
+        f"from {low:.2f} to {high:.2f}."
+    )
+
+
+def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
+    """What the thresholds with a bound came to, in one sentence."""
+    parts = []
+    for risk, own in rows.groupby("risk", sort=False):
+        found = own[own["threshold"].notna()]
+        held = int((found["holds"] == "yes").sum())
+        said = f"{len(found)} of {len(own)} qualify"
+        parts.append(
+            f"{risk}, {said}" + (f" and {held} of these stay within it on the other fold" if len(found) else "")
+        )
+    bound = f"with a risk certified to be at most {allowed:.0%} (error {error:.0%})"
+    return f"Of the thresholds {bound}: {'; '.join(parts)}."
+
+
+# Groundedness
+
+
+def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.rates` to read, each with its denominator."""
+    frame = rates[["generator", "judge", "origin", "population"]].copy()
+    frame["rate"] = rates["rate"].str.replace("_", " ")
+    frame["value"] = interval(rates["value"], rates["low"], rates["high"])
+    frame["count"] = [f"{count} of {n}" for count, n in zip(rates["count"], rates["n"], strict=True)]
+    return frame.assign(over=rates["over"])
+
+
+def judge_errors(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.confusion` to read."""
+    frame = rows[["verdict", "both yes", "judge yes", "person yes", "both no", "n", "agreement"]]
+    frame = frame.rename(columns={"judge yes": "only judge yes", "person yes": "only person yes"})
+    return frame.assign(
+        kappa=interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"]), **{"base rate": rows["base rate"]}
+    )
+
+
+def corrected(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.corrected` to read."""
+    frame = rows[["rate", "population"]].assign(rate=rows["rate"].str.replace("_", " "))
+    frame["as judged"] = [f"{count} of {n}" for count, n in zip(rows["count"], rows["n"], strict=True)]
+    frame["judged rate"] = rows["as judged"]
+    for name, title in (("powered", "prediction-powered"), ("rogan_gladen", "Rogan–Gladen")):
+        frame[title] = interval(rows[name], rows[f"{name}_low"], rows[f"{name}_high"])
+    return frame.assign(labels=rows["labels"])
+
+
+def groundedness_sentence(rates: pd.DataFrame, origin: str) -> str:
+    """Both directions of error in one sentence, each over its own questions."""
+    by = rates.set_index("rate")
+    part = lambda name: f"{by.loc[name, 'count']} of {by.loc[name, 'n']}"
+    said = f"Of {origin} questions whose span was retrieved it answers {part('answered_when_retrieved')}"
+    said += f" and, as judged, {part('correct_when_answered')} of these answers are right; it declines"
+    said += f" {part('abstained_when_not_retrieved')} whose span was not retrieved"
+    unasked = not by.loc["answered_when_unanswerable", "n"]
+    return said + ("." if unasked else f", and answers {part('answered_when_unanswerable')} that have no answer.")
+
+
+def corrected_sentence(rows: pd.DataFrame) -> str:
+    """The headline rate corrected by the labels, or that there are none."""
+    row = rows.set_index("rate").loc["correct_when_answered"]
+    if pd.isna(row["powered"]):
+        return "No answer of it was labelled by hand, so the judge's errors are not known."
+    return (
+        f"Corrected by {row['labels']} labels that a person gave, {row['powered']:.0%} of its answers to retrieved questions are right "
+        f"({row['powered_low']:.0%} to {row['powered_high']:.0%}); as judged, {row['as judged']:.0%}."
+    )
+
+
+def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
+    """How many labels there are and how many speak of answers that are no longer given."""
+    given = int(labels[["supported", "answers_question"]].notna().any(axis=1).sum()) if len(labels) else 0
+    if not given:
+        return "Nobody has labelled these answers yet: rates stand as judged, and the errors in them are not known."
+    return f"{given} answers are labelled" + (
+        f"; {stale} of these labels speak of answers that are no longer given." if stale else "."
+    )
+
+
+def publish_groundedness(rates: pd.DataFrame, corrected: pd.DataFrame) -> None:
+    """Glues value, interval and count of every rate that is defined, and its corrected interval where there is one."""
+    for row in rates[rates["n"] > 0].to_dict("records"):
+        publish(f"{row['rate']}__value", row["value"])
+        publish(f"{row['rate']}__interval", span(row["low"], row["high"]))
+        publish(f"{row['rate']}__count", f"{row['count']} of {row['n']}")
+    for row in corrected[corrected["powered"].notna()].to_dict("records"):
+        publish(f"{row['rate']}__corrected", f"{row['powered']:.2f}")
+        publish(f"{row['rate']}__corrected_interval", span(row["powered_low"], row["powered_high"]))
