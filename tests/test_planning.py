@@ -117,6 +117,9 @@ def test_spread_and_number_to_begin_with():
     n, sd, own = planning.typical(rows)
     assert (n, own) == (90, True)
     assert sd == pytest.approx(np.median([0.1 * math.sqrt(58) / 2.8, 0.2 * math.sqrt(90) / 2.8]))
+    named = rows.assign(metric=["ndcg@10", "p@1", "rr"], origin="human")
+    assert planning.typical(named, "ndcg", "human")[:2] == (58, pytest.approx(0.1 * math.sqrt(58) / 2.8))
+    assert planning.typical(named, "ndcg", "templated") == (100, 0.4, False)
     assert planning.typical(rows.assign(mde=math.nan)) == (100, 0.4, False)
     assert planning.typical(rows.head(0)) == (100, 0.4, False)
 

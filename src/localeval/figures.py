@@ -265,6 +265,9 @@ def legend(fig, ax) -> None:
     """A legend above the axes, in as many columns as its longest name lets fit."""
     handles, labels = ax.get_legend_handles_labels()
     columns = min(3, max(1, 66 // (max(map(len, labels)) + 5)))
+    rows = -(-len(labels) // columns)
+    if rows > 4:  # the axes keep their height
+        fig.set_figheight(fig.get_figheight() + 0.22 * (rows - 4))
     fig.legend(handles, labels, loc="outside upper left", ncols=columns, handletextpad=0.4, columnspacing=1.3)
 
 

@@ -181,10 +181,16 @@ def data(values: Values, *, n: int, sd: float, budget_ms: float, margin: float) 
     return start | whole | {"p95": list(values.p95_ms), "values": table, "examples": worked_examples(values, n, sd)}
 
 
-def typical(comparisons: pd.DataFrame) -> tuple[int, float, bool]:
+def typical(comparisons: pd.DataFrame, metric: str = "", origin: str = "") -> tuple[int, float, bool]:
     """Number of questions and spread of the differences to begin with, and whether they are this study's: of the designated comparisons
-    the largest number and the median spread, else of the exploratory ones; without any, 100 and 0.4."""
+    the largest number and the median spread, else of the exploratory ones; without any, 100 and 0.4.
+
+    metric (with or without its cut), origin: only comparisons of these, for spreads of other measures and questions say nothing.
+    """
     made = comparisons[comparisons["mde"].notna() & (comparisons["n"] > 1)]
+    for column, wanted in (("metric", metric), ("origin", origin)):
+        if wanted:
+            made = made[made[column].str.partition("@")[0] == wanted.partition("@")[0]]
     made = made[made["designated"]] if len(made) and made["designated"].any() else made
     if made.empty:
         return 100, 0.4, False
@@ -192,7 +198,9 @@ def typical(comparisons: pd.DataFrame) -> tuple[int, float, bool]:
 
 
 def first_times(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Whole answers of several latency tables as one; a system that was timed twice keeps its first times."""
+    """Whole answers of several latency tables as one; a system that was timed twice keeps its first times.
+
+    The page gives the reranking notebook first: what it timed, it timed in one run with the systems that build on it."""
     whole = pd.concat(tables, ignore_index=True)
     return whole[whole["phase"] == "total"].drop_duplicates("system", ignore_index=True)
 

@@ -86,7 +86,7 @@ def adaptive_sentence(rows: pd.DataFrame) -> str:
     """What a depth per question gained, in one sentence."""
     if rows.empty:
         return "There are too few questions to choose a depth on some and judge it on others."
-    better, worse = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
+    better, worse = int((rows["low"].round(3) > 0).sum()), int((rows["high"].round(3) < 0).sum())
     tried = "chosen on other questions and compared with the best fixed depth of at most the same cost"
     if not better and not worse:
         return f"A depth for each question, {tried}, is not separated from it."
@@ -161,7 +161,11 @@ def turning_sentence(turn) -> str:
     if turn is None:
         return "No depth has a higher mean than the deepest."
     change = f"{minus(format(turn.delta, '+.3f'))} ({span(turn.low, turn.high, '+.3f')})"
-    sure = "" if turn.high < 0 else ", which is not separated from no change"
+    sure = (
+        " (exploratory: that depth was chosen on these questions)"
+        if turn.high < 0
+        else ", which is not separated from no change"
+    )
     return f"The mean is highest with {turn.baseline} candidates; from there to {turn.candidate} it changes by {change}{sure}."
 
 

@@ -166,7 +166,7 @@ def with_preview(known: pd.DataFrame, preview: pd.DataFrame, bases: Sequence[str
     rows = []
     for base in known[known["system"].isin(bases)].to_dict("records"):
         for shape, part in preview.groupby("shape", sort=False):
-            name = f"{base['system']}, cross-encoder {shape}@{depth}"
+            name = f"{base['system']}, cross-encoder {shape}@{depth}, cost only"
             rows.append((name, base["once_s"], base["question_s"] + part["mean_ms"].min() / 1000, ESTIMATED))
     return pd.concat([known, pd.DataFrame(rows, columns=COSTS)], ignore_index=True) if rows else known
 
@@ -209,5 +209,8 @@ def break_even(known: pd.DataFrame) -> str:
     told = lambda row: (
         f"{row['cheaper_from']} is cheaper in all than {row['cheaper_before']} from question {row['questions']:,d} on"
     )
+    pairs = f"Lines cross for {len(found)} of {len(known) * (len(known) - 1) // 2} pairs"
+    if len(found) > 1 and first["questions"] == last["questions"]:
+        return f"{pairs}, all at question {first['questions']:,d}: {told(first)}, for example."
     more = f"; latest, {told(last)}" if len(found) > 1 else ""
-    return f"Lines cross for {len(found)} of {len(known) * (len(known) - 1) // 2} pairs. Soonest, {told(first)}{more}."
+    return f"{pairs}. Soonest, {told(first)}{more}."

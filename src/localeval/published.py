@@ -445,5 +445,6 @@ def reproduced(intervals: pd.DataFrame, rules: Rules) -> pd.DataFrame:
 def answer(judged: pd.DataFrame) -> str:
     """How many claims came to which verdict, in one sentence."""
     counts = judged["verdict"].value_counts().reindex(list(VERDICTS), fill_value=0)
-    parts = [f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} {verdict}" for verdict in VERDICTS]
+    is_are = lambda verdict: "" if verdict.startswith("cannot") else "is " if counts[verdict] == 1 else "are "
+    parts = [f"{counts[verdict]} {is_are(verdict)}{verdict}" for verdict in VERDICTS]
     return f"Of {len(judged)} claims {', '.join(parts[:-1])} and {parts[-1]}."

@@ -36,10 +36,11 @@ CONSIDERED = (
 def prices(latency: pd.DataFrame, runs: pd.DataFrame | None = None) -> pd.DataFrame:
     """P95 of a warm question in milliseconds, with the upper end of its interval, and seconds to index, one row a system.
 
-    latency: `latency.csv`; runs: `runs.csv`, which may say how long an index took. A system that several notebooks measured has
-    its highest figures.
+    latency: `latency.csv`; runs: `runs.csv`, which may say how long an index took. Of a system that several notebooks
+    measured the last counts: the reranking notebook timed it in one run with the systems that build on it.
     """
-    total = latency[latency["phase"] == "total"].groupby("system")[["p95_ms", "p95_high"]].max()
+    total = latency[latency["phase"] == "total"].drop_duplicates("system", keep="last")
+    total = total.set_index("system")[["p95_ms", "p95_high"]].sort_index()
     known = runs is not None and "index_seconds" in runs
     index = pd.Series(dtype=float) if not known else runs.groupby("system")["index_seconds"].max()
     return total.assign(index_seconds=index.reindex(total.index)).reset_index()

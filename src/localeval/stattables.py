@@ -91,8 +91,11 @@ def claims(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _if_open(rows: pd.DataFrame) -> pd.Series:
-    """How many questions a claim would take, where it is neither shown nor refuted."""
-    return rows["needed"].where(rows["verdict"].isin(["not shown", "tests disagree"])).astype("Int64")
+    """How many questions a claim would take if both sides were equal, where it is neither shown nor refuted, and more than there are."""
+    open_ = rows["verdict"].isin(["not shown", "tests disagree"]) & ~(rows["high"] < 0)  # such sides are hardly equal
+    if "n" in rows:
+        open_ &= ~(rows["needed"] <= rows["n"])
+    return rows["needed"].where(open_).astype("Int64")
 
 
 def slices(rows: pd.DataFrame) -> pd.DataFrame:
@@ -136,7 +139,7 @@ def held_out_sentence(rows: pd.DataFrame, few: int) -> str:
     return (
         f"Chosen on the {dev['n']} questions of the part dev, {dev['system']} has {interval(dev['mean'], dev['low'], dev['high'])} there "
         f"and {interval(other['mean'], other['low'], other['high'])} on the {other['n']} held-out questions. The two parts hold different "
-        "questions, so their means differ by more than luck in choosing."
+        "questions, so their means may also differ for other reasons than the luck of choosing."
     )
 
 
@@ -331,4 +334,4 @@ def flip_sentence(before: pd.DataFrame, after: pd.DataFrame) -> str:
     held = int((after["flips"] == "cannot flip").sum())
     known = int((after["n"] > 0).sum())
     turned = f"open hits could turn {counts[1]} round ({counts[0]} by the gold set alone)"
-    return f"Of {known} designated comparisons, {turned}; {held} stand whatever they hold."
+    return f"Of {known} designated comparisons, {turned}; the sign of {held} stands whatever they hold."

@@ -164,6 +164,11 @@ def by_question(
     ]
 
 
+def plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of systems that search exactly and in full precision; the others have tables of their own, beside what they come near to."""
+    return rows[~rows["system"].str.contains(r"-hnsw\b|-int8\b", regex=True)]
+
+
 def priced(summary: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     """Quality beside latency, one row a system, with its chunker and its engine as columns; the random arm is left out."""
     rows = summary.merge(totals, on="system", suffixes=("", "_samples"))
