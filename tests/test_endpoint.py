@@ -386,3 +386,44 @@ def test_nothing_is_asked_that_the_parameters_do_not_name(tmp_path):
             generation.Setting(tmp_path, tmp_path, {"generator": given}, "", "en", "X", 1).endpoint("generator")
     with pytest.raises(BadInput, match="unknown role 'jugde'"):
         generation.Setting(tmp_path, tmp_path, {"jugde": {}}, "", "en", "X", 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:99999/v1",
+        "http://127.0.0.1:x/v1",
+        "http://[::1/v1",
+        "http://a b/v1",
+        "https://h/\u00fc",
+        "https://h/\n",
+    ],
+)
+def test_an_address_that_is_none_is_bad_input(url):
+    with pytest.raises(BadInput, match="base_url must be"):
+        Address(base_url=url, model="m")
+
+
+@pytest.mark.parametrize(
+    "given", [{"timeout": "5"}, {"timeout": float("nan")}, {"timeout": None}, {"retries": 1.5}, {"max_tokens": "9"}]
+)
+def test_a_number_of_an_address_that_is_none_is_bad_input(given):
+    with pytest.raises(BadInput, match="retries must be 0 or more"):
+        Address(base_url="http://127.0.0.1/v1", model="m", **given)
+
+
+def test_a_blank_key_is_no_key_and_a_placeholder_is_not_cut_out_of_words(tmp_path):
+    address = Address(base_url="http://127.0.0.1/v1", model="m", key_variable="K")
+    with pytest.raises(BadInput, match="has no K"):
+        Endpoint(address, Replies(tmp_path / "a.jsonl"), {"K": "  "})
+    body = b'{"choices": [{"message": {"content": "next text, long-secret"}}], "usage": [1]}'
+    assert Endpoint(address, Replies(tmp_path / "a.jsonl"), {"K": "x"})._read(body)["text"] == "next text, long-secret"
+    assert (
+        Endpoint(address, Replies(tmp_path / "a.jsonl"), {"K": "long-secret"})._read(body)["text"] == "next text, [key]"
+    )
+
+
+def test_a_reply_too_deep_to_read_is_no_reply(tmp_path):
+    one = Endpoint(Address(base_url="http://127.0.0.1/v1", model="m"), Replies(tmp_path / "a.jsonl"), {})
+    with pytest.raises(NoReply, match="not that of a chat"):
+        one._read(b"[" * 200_000)

@@ -549,6 +549,16 @@ def test_a_baseline_reads_back_as_it_was_a_question_a_line(tmp_path):
     assert not list(tmp_path.glob(".*")), "nothing is left of the writing"
 
 
+def edited(text, *place):
+    """The JSON with the last of `place` where the names before it say."""
+    whole = part = json.loads(text)
+    *way, name, value = place
+    for step in way:
+        part = part.setdefault(step, {}) if isinstance(part, dict) else part[step]
+    part[name] = value
+    return json.dumps(whole)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -563,6 +573,11 @@ def test_a_baseline_reads_back_as_it_was_a_question_a_line(tmp_path):
         (lambda text: text.replace(SYSTEMS[1], SYSTEMS[0]), "stands there twice"),
         (lambda text: text.replace("a.md#", "a.md:"), "not a span"),
         (lambda text: text.replace('"ranked"', '"rnked"'), "KeyError"),
+        (lambda text: edited(text, "facts", "settings", None), "settings must hold names"),
+        (lambda text: edited(text, "facts", "settings", "30_sweep", [1]), "settings must hold names"),
+        (lambda text: edited(text, "systems", 0, "chunker", []), "must be texts"),
+        (lambda text: edited(text, "systems", 0, "answers", 0, "evidence", []), "IndexError"),
+        (lambda text: edited(text, "kept", -1), "kept is -1"), (lambda text: edited(text, "kept", True), "kept is True"),
     ],
 )  # fmt: skip
 def test_a_broken_baseline_is_one_line_that_says_what_to_do(tmp_path, change, message):

@@ -275,3 +275,10 @@ def test_the_command_adds_and_says_what_it_did(project, capsys):
         said = capsys.readouterr().out
         assert said.startswith(f"data/toy/judgments.jsonl: {added} added, {2 - added} were there already, 2 in all\n")
         assert "2 judgements, 1 with an answer; 1 line not filled in" in said
+
+
+def test_a_refusal_as_a_number_is_a_grade(tmp_path):
+    for grade, filled in ((0, 1), ("0", 1), (None, 0), ("", 0)):
+        row = {key: value for key, value in line(grade=grade).items() if key not in ("quote", "until")}
+        rows, empty = read(written(tmp_path / "w.jsonl", row))
+        assert (len(rows), empty) == (filled, 1 - filled) and all(one["grade"] == 0 for one in rows)

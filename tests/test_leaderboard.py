@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -250,6 +251,33 @@ def test_an_unknown_chunker_brings_its_chunks_or_is_refused(honest, now):
     tables.write_units({"mine": now.chunks["section"]}, honest / leaderboard.UNITS)
     sign(honest)
     assert problems(honest, now) == []
+
+
+def test_chunks_of_chosen_places_are_said_and_those_of_a_known_chunker_refused(honest, now):
+    answers = {item.span for query in now.queries.values() for item in query.evidence}
+    units = [replace(now.chunks["section"][0], span=span) for span in sorted(answers)]
+    tables.write_units({"section": units}, honest / leaderboard.UNITS)
+    sign(honest)
+    assert any("'section' is one of the study" in text for text in problems(honest, now))
+    path = honest / "runs.csv"
+    path.write_text(path.read_text().replace("section/bm25,section,", "section/bm25,mine,"))
+    tables.write_units({"mine": units}, honest / leaderboard.UNITS)
+    sign(honest)
+    said = [one.text for one in leaderboard.check(honest, now) if one.level == "warning"]
+    assert any("% of the corpus" in text for text in said), said
+
+
+@pytest.mark.parametrize(
+    ("reranker", "needed"),
+    [
+        ("maxsim:int8", []),
+        ("maxsim:fly", []),
+        ("ms-marco-minilm:int8", ["ms-marco-minilm"]),
+        ("llm:gguf", ["llm:gguf"]),
+    ],
+)
+def test_how_a_reranker_is_run_is_no_model(reranker, needed):
+    assert leaderboard.needed_weights({"model": "", "retriever": "bm25", "reranker": reranker}) == needed
 
 
 @pytest.mark.parametrize(

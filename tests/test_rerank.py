@@ -366,3 +366,9 @@ def test_shapes_are_checked():
     ):
         with pytest.raises(BadInput, match=words):
             preview.shapes({"x": sizes})
+
+
+@pytest.mark.parametrize("depth", [0, -1, 2.0, True])
+def test_a_depth_that_is_none_is_refused(depth):
+    with pytest.raises(BadInput, match="1 or more"):
+        with_rerankers([System("a", "bm25")], ["ms-marco-minilm"], [10, depth])

@@ -346,6 +346,8 @@ def test_labels_below_zero_are_no_judgement(tmp_path):
     report = scored(*files, "--metrics", "judged@3", "bpref", "ndcg")
     assert means(report) == {"judged@3": 2 / 3, "bpref": 0.0, "ndcg": pytest.approx(0.5)}
     assert "labels below 0: 1; they are read as no judgement" in report["notes"]
+    said = scored(*files, "--metrics", "infap")["notes"]
+    assert any("infap reads them as pooled" in note for note in said), said
 
 
 def test_what_nobody_judged_is_shown_beside_the_scores(tmp_path):

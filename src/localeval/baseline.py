@@ -371,7 +371,7 @@ def read(path: Path, study: str) -> tuple[Side, dict]:
         side = _side(raw, path)
     except BadInput:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(f"{path}: not a baseline ({type(error).__name__}: {_one_line(error)}); {again}") from None
     return side, {
         name: raw.get(name) for name in ("created", "source", "reason", "overrode", "harness", "metric", "kept")
@@ -400,7 +400,14 @@ def _side(raw: dict, path: Path) -> Side:
         answers = {one["query_id"]: _answer(one, raw) for one in row["answers"]}
         if len(answers) < len(row["answers"]) or answers.keys() - questions.keys():
             raise ValueError(f"{row['system']} answers a question twice, or one that is not there")
+        if not all(isinstance(row[name], str) for name in ("chunker", "chunks", "index")):
+            raise ValueError(f"chunker, chunks and index of {row['system']} must be texts")
         systems[row["system"]] = Ran("ok", "", row["chunker"], row["chunks"], row["index"], answers)
+    settings = raw["facts"].get("settings", {})
+    if not isinstance(settings, dict) or not all(isinstance(some, dict) for some in settings.values()):
+        raise ValueError("settings must hold names and values by notebook")
+    if type(raw["kept"]) is not int or raw["kept"] < 1:
+        raise ValueError(f"kept is {raw['kept']!r}, and must be a whole number of 1 or more")
     return Side(str(path), raw["rule"], raw["origin"], int(raw["kept"]), dict(raw["facts"]), questions, systems)
 
 

@@ -186,7 +186,8 @@ def _notes(qrels: trec.Qrels, run: trec.Run, names: Iterable[str], how: trec.Con
         yield f"{', '.join(deep)}: the longest ranking of the run has {longest} hits"
     below = sum(label < 0 for labels in qrels.values() for label in labels.values())
     if below:
-        yield f"labels below 0: {below}; they are read as no judgement"
+        drawn = "; infap reads them as pooled, and not drawn to be judged" if "infap" in names else ""
+        yield f"labels below 0: {below}; they are read as no judgement{drawn}"
     tied = trec.tied(qrels, run, how.ties)
     if tied:
         yield f"equal scores with different labels in {len(tied)} of {len(answered)} queries: the tie rule decides ({trec.some(tied)})"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import email.utils
 import http.client
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from localeval.records import BadInput
 from localeval.replies import Replies
@@ -22,6 +23,7 @@ LONGEST_WAIT = 300.0  # seconds that a server's retry-after can ask for
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 HIDDEN = "[key]"
+SECRET = 8  # characters; a shorter key is a placeholder for a local server, and may be part of any word of a reply
 
 
 class NoReply(Exception):
@@ -46,13 +48,31 @@ class Address:
     max_tokens: int = 300
 
     def __post_init__(self):
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+        parts = _parts(self.base_url)
+        if (
+            parts is None
+            or parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.username
+            or parts.query
+        ):
             raise BadInput("endpoint: base_url must be http(s)://host[:port]/path, with no name, key or query in it")
         if parts.scheme == "http" and self.key_variable and parts.hostname not in LOOPBACK:
             raise BadInput(f"endpoint: a key would go to {parts.hostname} unprotected; use https, or no key_variable")
-        if self.retries < 0 or self.timeout <= 0 or self.max_tokens < 1:
+        whole = type(self.retries) is type(self.max_tokens) is int and type(self.timeout) in (int, float)
+        if not whole or self.retries < 0 or not 0 < self.timeout < math.inf or self.max_tokens < 1:
             raise BadInput("endpoint: retries must be 0 or more, timeout above 0, max_tokens 1 or more")
+
+
+def _parts(address: str) -> SplitResult | None:
+    """An address in its parts; None where it is none, with a port that is no number or a blank in it."""
+    if not address.isascii() or not address.isprintable() or " " in address:
+        return None
+    try:
+        parts = urlsplit(address)
+        return parts if parts.port is None or parts.port else None
+    except ValueError:
+        return None
 
 
 @dataclass
@@ -82,7 +102,7 @@ class Endpoint:
 
     def __post_init__(self):
         variable = self.address.key_variable
-        if variable and not self.environment.get(variable):
+        if variable and not self.environment.get(variable, "").strip():
             raise BadInput(
                 f"endpoint: the environment has no {variable}; set it to the key, or leave key_variable empty"
             )
@@ -202,9 +222,10 @@ class Endpoint:
         try:
             reply = json.loads(body)
             text = reply["choices"][0]["message"]["content"] or ""
-        except (ValueError, KeyError, IndexError, TypeError):
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             raise NoReply("failed", "the reply is not that of a chat completion") from None
-        used = reply.get("usage") or {}
+        used = reply.get("usage")
+        used = used if isinstance(used, dict) else {}
         for name in ("prompt_tokens", "completion_tokens"):
             count = used.get(name)
             setattr(self.tally, name, getattr(self.tally, name) + (count if isinstance(count, int) else 0))
@@ -215,4 +236,5 @@ class Endpoint:
         return self.environment[self.address.key_variable].strip()
 
     def _without_key(self, text: str) -> str:
-        return text.replace(self._key, HIDDEN) if self.address.key_variable else text
+        secret = self.address.key_variable and len(self._key) >= SECRET
+        return text.replace(self._key, HIDDEN) if secret else text

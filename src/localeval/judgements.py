@@ -237,7 +237,7 @@ def read_worklist(
     known, rows, problems, empty = {query.query_id: query for query in queries}, [], [], 0
     found = [("an earlier judgement", one) for one in before]
     for where, line in _worklist_lines(path):
-        if not str(line.get("grade", "")).strip():
+        if line.get("grade") is None or not str(line["grade"]).strip():
             empty += 1
             continue
         try:
@@ -286,7 +286,7 @@ def _filled(line: dict, where: str, corpus: Corpus, known: dict[str, Query], by:
         raise BadInput(
             f"{where}: the text of {span} is not what the worklist showed; run 55_labels again and judge its new worklist"
         )
-    given = {key: str(line.get(key, "") or "").strip() for key in ASKED}
+    given = {key: "" if line.get(key) is None else str(line[key]).strip() for key in ASKED}  # 0 is a grade
     whole = anchor(corpus, span)["quote"].strip()
     row = _typed(
         {

@@ -39,6 +39,7 @@ VERSION = 1
 CONTACT = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|https?://|www\.|\+\d[\d ()-]{7,}")
 RECORDED = ("machine", "versions", "settings", "key")
 ROUNDING = 1e-9
+WHOLE = 0.9  # share of the corpus's characters, white space aside, that chunks of a submission should hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,11 @@ def _one_system(one: Submission, now: Study) -> Iterator[Finding]:
 
 def needed_weights(row: Mapping) -> list[str]:
     """Names of the models a system used; late interaction and fusion bring none of their own."""
-    names = [row["model"], LEARNED.get(row["retriever"], ""), row["reranker"] if row["reranker"] != "maxsim" else ""]
+    reranker, _, how = str(row["reranker"]).partition(":")
+    reranker = {"maxsim": "", "llm": f"llm:{how}"}.get(
+        reranker, reranker
+    )  # after the colon: how a cross-encoder is run
+    names = [row["model"], LEARNED.get(row["retriever"], ""), reranker]
     return [name for name in dict.fromkeys(map(str, names)) if name]
 
 
@@ -323,6 +328,26 @@ def _rederived(one: Submission, now: Study) -> Iterator[Finding]:
     yield from _problems(f"metrics.csv: {problem}" for problem in build.rederive(one.folder))
 
 
+def _chunks(one: Submission, now: Study) -> Iterator[Finding]:
+    """Chunks that came along: of a chunker the study does not have, and of the whole corpus, not of chosen places in it."""
+    if one.chunks and one.chunker in now.chunks:
+        yield Finding(
+            "problem", f"{UNITS}: chunker {one.chunker!r} is one of the study; use its chunks, or another name"
+        )
+    elif one.chunks:
+        said = [document for document in now.corpus.documents if document.text.strip()]
+        held = grading.merged(unit.span for unit in one.chunks)
+        texts = {document.doc_id: document.text for document in said}
+        letters = lambda text: len("".join(text.split()))
+        share = sum(letters(texts.get(span.doc_id, "")[span.start : span.end]) for span in held)
+        share /= max(1, sum(map(letters, texts.values())))
+        if share < WHOLE:
+            yield Finding(
+                "warning",
+                f"{UNITS}: the chunks hold {share:.0%} of the corpus; what they leave out cannot be a wrong hit",
+            )
+
+
 def _rankings(one: Submission, now: Study) -> Iterator[Finding]:
     """Where the rankings came along: they hold units of the system only, and give exactly these gains."""
     if not (one.folder / HITS).is_file():
@@ -355,7 +380,7 @@ def _foreign(hits: Mapping, chunks: set[Span]) -> Span | None:
 
 
 CHECKS: tuple[Callable[[Submission, Study], Iterable[Finding]], ...] = (
-    _description, _one_system, _weights, _provenance, _questions, _labels, _possible, _rederived, _rankings,
+    _description, _one_system, _weights, _provenance, _questions, _labels, _possible, _rederived, _chunks, _rankings,
 )  # fmt: skip
 
 

@@ -81,7 +81,9 @@ def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: It
     rerankers: maxsim (`:int8`, `:fly`: its token vectors stored in eight bits, or not at all), cross-encoders by name (`:fp32`, `:int8`,
     `:torch`), or llm:NAME.
     """
-    systems = []
+    systems, rerankers, depths = [], list(rerankers), list(depths)
+    for depth in (depth for depth in depths if type(depth) is not int or depth < 1):
+        raise BadInput(f"depths: {depth!r}: rerank a whole number of hits, 1 or more")
     for base in bases:
         systems.append(base)
         if any(name.partition(":")[0] == "maxsim" for name in rerankers) and not base.model:
