@@ -154,7 +154,8 @@ def test_bad_parameter_files_are_named_before_anything_runs(project, file, text,
 
 def test_an_empty_parameter_file_means_the_defaults(project):
     (project / "params/toy/60_abstention.yml").write_text("")
-    assert build.plan(project, "toy")[-1].parameters == {"study": "toy"}
+    (step,) = [step for step in build.plan(project, "toy") if step.notebook == "60_abstention"]
+    assert step.parameters == {"study": "toy"}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,8 @@ def test_the_whole_toy_study_runs_once(executed):
 
 def test_artefacts_have_their_frozen_columns(executed):
     folder = executed[0] / "runs/toy/base"
-    for name, columns in tables.COLUMNS.items():
+    elsewhere = {"worklist.csv"}  # of a notebook that the toy study does not run; test_holes looks at it
+    for name, columns in ((name, columns) for name, columns in tables.COLUMNS.items() if name not in elsewhere):
         files = list(folder.glob(f"*/{name}"))
         assert files, name
         for file in files:
@@ -309,7 +311,7 @@ def test_a_run_with_another_parameter_copies_what_is_the_same(executed, tmp_path
     said = []
     build.run(root, "toy", overrides={"show": "1"}, say=said.append)
     assert said[-1] == "toy: 1 of 8 notebooks executed (runs/toy/show=1)"
-    assert sum("as in the base run" in line for line in said) == 5
+    assert sum("as in the base run" in line for line in said) == 7
     staged = build.stage(root, tmp_path / "stage")
     captions = [part["caption"] for part in yaml.safe_load((staged / "book/_toc.yml").read_text())["parts"]]
     assert captions == ["toy", "toy with show = 1"]
