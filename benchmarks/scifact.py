@@ -77,6 +77,12 @@ def ask(retriever, queries: list[Query]) -> tuple[dict[str, list[Hit]], dict[str
     return hits, spent
 
 
+def ndcg(hits: dict[str, list[Hit]], queries: list[Query], spans: list[Span]) -> dict[str, float]:
+    """nDCG@10 of every query; documents are the units."""
+    units, rule = Units(Unit(span, "document") for span in spans), ScoringRule("document", "contains")
+    return {q.query_id: measure(grade(hits[q.query_id], q, rule, units), "ndcg@10") for q in queries}
+
+
 def report(name: str, values: dict[str, float], spent: dict[str, list[float]]) -> None:
     stages = ", ".join(f"{phase} {statistics.mean(ms):.1f}" for phase, ms in spent.items() if any(ms))
     reported = f", reported by others {REPORTED[name]:.3f}" if name in REPORTED else ""
@@ -105,7 +111,6 @@ def main() -> None:
     parser.add_argument("--int8", action="store_true", help="those once more with the model in eight bits")
     arguments = parser.parse_args()
     spans, texts, queries = read(arguments.folder)
-    units, rule = Units(Unit(span, "document") for span in spans), ScoringRule("document", "contains")
     about()
     print(f"{len(spans)} documents, {len(queries)} queries; nDCG@10 measured here")
     bm25 = BM25(spans, texts, ascii_words)
@@ -115,7 +120,7 @@ def main() -> None:
     values, hits = {}, {}
     for name, retriever in systems:
         hits[name], spent = ask(retriever, queries)
-        values[name] = {q.query_id: measure(grade(hits[name][q.query_id], q, rule, units), "ndcg@10") for q in queries}
+        values[name] = ndcg(hits[name], queries, spans)
         report(name, values[name], spent)
     losses(values, hits)
     print(BESIDE)

@@ -66,7 +66,7 @@ def test_a_whole_run_opens_no_connection(executed, offline):
     """Also in the kernels and their children, which inherit the guard; and a BM25-only study imports no heavy engine."""
     assert not offline.log.exists(), offline.log.read_text()
     records = list((executed[0] / "runs/toy/base").glob("*/provenance.json"))
-    assert len(records) == 6
+    assert len(records) == 8
     for record in records:
         assert '"engines_imported": []' in record.read_text(), record
 
