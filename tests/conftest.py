@@ -1,4 +1,4 @@
-"""A throw-away project around the toy study: two short documents, BM25 only, all six notebooks."""
+"""A throw-away project around the toy study: two short documents, BM25 only, eight notebooks."""
 
 from __future__ import annotations
 

@@ -247,6 +247,10 @@ def test_simulation_and_planning_run_on_a_tiny_study(executed, tmp_path, monkeyp
     for name in settings:
         assert book.check_notebook(root / "runs/toy/base" / f"{name}.ipynb") == []
     coverage = tables.read_csv(root / "runs/toy/base/53_simulation/coverage.csv")
-    assert coverage["rate"].dropna().between(0, 1).all() and {"paired difference", "warm time"} <= set(coverage["of"])
+    assert (
+        coverage["rate"].notna().any()
+        and coverage["rate"].dropna().between(0, 1).all()
+        and {"paired difference", "warm time"} <= set(coverage["of"])
+    )
     arms = tables.read_csv(root / "runs/toy/base/30_sweep/arms.csv")
     assert set(arms["arm"]) == {"engine", "random", "reversed", "title-only", "duplicate", "oracle"}
