@@ -20,6 +20,7 @@ EPSILON = 0.25  # rank-bm25's: what replaces a negative idf, as a share of the m
 FULL_SHARE = (
     0.1  # a term in more of the texts than this is kept as a full column too: adding it is a walk in a straight line
 )
+TIE = 1e-6  # what rounding may lift to a tie
 SMALL_CORPUS = 0.5  # Okapi's idf is zero for a term in this share of the texts, and negative above
 
 
@@ -156,12 +157,19 @@ class TermMatrix:
 
 
 def rank_found(spans: Sequence[Span], scores: np.ndarray, found: np.ndarray, k: int) -> list[Hit]:
-    """`rank` over the texts that were found, without sorting those that cannot be among the first k."""
+    """`rank` over the texts that were found, without sorting those that cannot be among the first k.
+
+    The best of each of 4 k runs of texts are scores of texts, so the k-th of them is one that k texts reach.
+    """
+    run = len(scores) // (4 * k)
+    if run > 1:
+        best = np.maximum.reduceat(scores, np.arange(0, len(scores), run))
+        kth = np.partition(best, len(best) - k)[len(best) - k]
+        if kth > TIE:  # scores are positive where a text was found
+            places = np.flatnonzero(scores >= kth - TIE)
+            places = places[found[places]]
+            return rank([spans[i] for i in places.tolist()], scores[places], k)
     places = np.flatnonzero(found)
-    if len(places) > 4 * k:
-        some = scores[places]
-        kth = np.partition(some, len(some) - k)[len(some) - k]
-        places = places[some >= kth - 1e-6]  # what rounding may lift to a tie with the last
     return rank([spans[i] for i in places.tolist()], scores[places], k)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
@@ -18,24 +19,48 @@ from localeval.records import BadInput, Graded, ScoringRule
 
 Metric = Callable[[Graded, int | None], float]
 INFAP_EPSILON = 0.00001  # trec_eval's
+IDEALS = 1 << 14  # queries whose ideal is kept: every system and metric asks for the same ones
 
 
 def relevant_ranks(graded: Graded, cut: int | None) -> list[int]:
     """Ranks of relevant units down to the cut."""
-    return [rank for rank, gain in graded.gains if gain > 0 and (cut is None or rank <= cut)]
+    last = cut or sys.maxsize
+    return [rank for rank, gain in graded.gains if gain > 0 and rank <= last]
 
 
 def _all_relevant(graded: Graded) -> int:
-    return sum(gain > 0 for gain in graded.ideal)
+    return _relevant(graded.ideal)
+
+
+@lru_cache(IDEALS)
+def _relevant(ideal: tuple[float, ...]) -> int:
+    return sum(gain > 0 for gain in ideal)
+
+
+class _Discounts(dict):
+    """log2(rank + 1), worked out when a rank is first met."""
+
+    def __missing__(self, rank: int) -> float:
+        self[rank] = discount = math.log2(rank + 1)
+        return discount
+
+
+_DISCOUNTS = _Discounts()
 
 
 def dcg(gains: Iterable[tuple[int, float]], cut: int | None) -> float:
     """Discounted sum of the gains above 0 down to the cut. gains: (rank, gain)."""
-    return math.fsum(gain / math.log2(rank + 1) for rank, gain in gains if gain > 0 and (cut is None or rank <= cut))
+    last = cut or sys.maxsize
+    return math.fsum([gain / _DISCOUNTS[rank] for rank, gain in gains if gain > 0 and rank <= last])
+
+
+@lru_cache(IDEALS)
+def _best_dcg(ideal: tuple[float, ...], cut: int | None) -> float:
+    return dcg(enumerate(sorted(ideal, reverse=True), 1), cut)
 
 
 def _ndcg(gains, ideal, cut) -> float:
-    best = dcg(enumerate(sorted(ideal, reverse=True), 1), cut)
+    best = _best_dcg(tuple(ideal), cut)
     return dcg(gains, cut) / best if best else 0.0
 
 
@@ -73,7 +98,7 @@ def success(graded: Graded, cut: int | None = None) -> float:
 def ap(graded: Graded, cut: int | None = None) -> float:
     """Average precision: mean over all relevant units of the precision at their rank. Its mean is called map."""
     ranks = relevant_ranks(graded, cut)
-    return math.fsum(seen / rank for seen, rank in enumerate(ranks, 1)) / (_all_relevant(graded) or 1)
+    return math.fsum([seen / rank for seen, rank in enumerate(ranks, 1)]) / (_all_relevant(graded) or 1)
 
 
 def r_prec(graded: Graded, cut: int | None = None) -> float:
