@@ -9,6 +9,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 UNIT_KINDS = ("document", "page", "section", "chunk", "symbol")
 EVIDENCE_KINDS = ("span", "symbol", "section", "page", "document")
@@ -212,8 +213,7 @@ class Query:
         return bool(self.evidence)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One ranked result: where, and the engine's own score (higher is better)."""
 
     span: Span
