@@ -814,7 +814,7 @@ def test_another_study_and_another_file_are_said(toy):
     code, _, problem = call("gate", "toi")
     assert code == 2 and "did you mean 'toy'" in problem
     code, _, problem = call("gate", "toy", "--baseline", "no.json")
-    assert code == 2 and "no.json: no baseline yet" in problem
+    assert code == 2 and "no.json: no such file" in problem
     call("baseline", "toy")
     code, _, problem = call("gate", "toy", "--run", "runs/none")
     assert code == 2 and "runs/none: no such folder" in problem

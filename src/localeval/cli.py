@@ -190,7 +190,7 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
         return 0
     report = leaderboard.read(root, arguments.study, check=arguments.check, strict=arguments.strict)
     commands.print_json(report) if arguments.json else commands.write("\n".join(leaderboard.lines(report)))
-    return int(arguments.check and report["problems"] > 0)
+    return 2 if report["unread"] else int(arguments.check and report["problems"] > 0)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -8,8 +8,9 @@ import pandas as pd
 
 from localeval import clusters, figures, recommend, stats
 from localeval.figures import DASH, interval, minus
+from localeval.metrics import JUDGED
 from localeval.report import publish
-from localeval.views import PAIR, p_text, slug, span
+from localeval.views import PAIR, UNKNOWN, judged, p_text, slug, span
 
 # Statistics: tests, documents, margins, slices, ranks, a recommendation
 
@@ -109,14 +110,34 @@ def slices(rows: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def leaderboard(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table of `ranking.ranks` to read: ranges as "1 to 4"."""
+def with_judged(shown: pd.DataFrame, rows: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """Comparisons to read with one more column: how much of the first hits of candidate and baseline somebody judged.
+
+    shown: of `views.differences(rows)`. summary: `metrics.csv`. A rule that judges nothing, such as that of times, has a dash."""
+    texts, rules = judged(summary), set(summary["rule"])
+
+    def both(row) -> str:
+        found = [texts.get((side, row.rule, row.origin), UNKNOWN) for side in (row.candidate, row.baseline)]
+        return DASH if row.rule not in rules else UNKNOWN if set(found) == {UNKNOWN} else f"{found[0]} and {found[1]}"
+
+    return shown.assign(**{f"{JUDGED} of both": [both(row) for row in rows.itertuples()]})
+
+
+def judged_caption(what: str = "candidate and baseline") -> str:
+    """What the column of `with_judged` says, for its caption."""
+    return f"{JUDGED}: share of the first units of {what} that hold marked evidence or that a person read and refused."
+
+
+def leaderboard(rows: pd.DataFrame, summary: pd.DataFrame, rule: str, origin: str) -> pd.DataFrame:
+    """The table of `ranking.ranks` to read: ranges as "1 to 4". summary: `metrics.csv`, which says how much is judged."""
+    shares = judged(summary)
     ends = {"ranks": ("rank_low", "rank_high"), "resampled": ("band_low", "band_high")}
     texts = {name: rows[low].astype(str) + " to " + rows[high].astype(str) for name, (low, high) in ends.items()}
     return pd.DataFrame(
         {
             "system": rows["system"], "mean": interval(rows["mean"], rows["low"], rows["high"]), "ranks not ruled out": texts["ranks"],
             "tie group": rows["group"], "ranks in 95 % of resamples": texts["resampled"], "first in": rows["p_first"].map("{:.0%}".format),
+            JUDGED: [shares.get((system, rule, origin), UNKNOWN) for system in rows["system"]],
         }
     )  # fmt: skip
 
