@@ -263,7 +263,7 @@ def test_scores_stand_beside_how_much_is_judged(corpus, units, tmp_path):
     )
     hits = {("sentence/x", query): down(*spans("a.txt", 0, 1)) for query in ("tea", "none")}
     asked, path = [TEA, Query("none", "?", origin="drafted")], tmp_path / "data/study/judgments.jsonl"
-    column = lambda: holes.beside(summary, hits, asked, units, corpus, path, "study")["judged@10"].to_list()
+    column = lambda: holes.beside(summary, hits, asked, units, corpus, path)["judged@10"].to_list()
     assert column() == pytest.approx([1 / 2, math.nan, math.nan, math.nan], nan_ok=True)
     row = {
         "query_id": "tea",

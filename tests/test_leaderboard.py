@@ -8,11 +8,11 @@ import shutil
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
 
+from conftest import PROJECT
 from localeval import cli, leaderboard, tables
 from localeval.provenance import digest_path
 from localeval.records import BadInput, Graded, Span
@@ -431,9 +431,6 @@ def held(span, query):
 
 
 # What is committed
-
-
-PROJECT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")

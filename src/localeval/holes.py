@@ -187,21 +187,15 @@ def judged(ranking: Ranking, cut: int) -> float:
 
 
 def beside(
-    summary,
-    hits: dict,
-    queries: Sequence[Query],
-    units: dict[tuple[str, str], Units],
-    corpus: Corpus,
-    path: Path,
-    study: str,
+    summary, hits: dict, queries: Sequence[Query], units: dict[tuple[str, str], Units], corpus: Corpus, path: Path
 ):
     """A table like `metrics.csv` with one more column, `metrics.JUDGED`: how much of what a score rests on somebody has looked at.
 
     Mean over the questions of the row's origin of the share of the first ten units, as the row's rule ranks them, that hold evidence or
-    were refused by a person. path: of the judgements (`judgements.chosen`); answers that they found count here whether or not the
+    were refused by a person. path: of the judgements, of which there need be none; answers that they found count here whether or not the
     scores take them. NaN where the system has no hits, or no question has a value under the rule.
     """
-    said = judgements.load(judgements.chosen(path, study), corpus, queries)
+    said = judgements.load(path, corpus, queries)
     label, asked = labeller(units, corpus, said), judgements.with_answers(queries, said)
     names, shares = chunkers(hits), {}
     for rule, of_rule in summary.groupby("rule", sort=False):

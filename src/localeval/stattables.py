@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from localeval import clusters, figures, recommend, stats
+from localeval import clusters, figures, recommend, simulation, stats
 from localeval.figures import DASH, interval, minus
 from localeval.metrics import JUDGED
 from localeval.report import publish
@@ -241,7 +241,8 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
     """What the simulations found, in a few sentences; that there was nothing to draw from, where that is so."""
     if not n_pairs:
         return "No comparison of this study could be made, so there is nothing to draw samples from."
-    held = coverage.set_index("of")["rate"]
+    plain = ~coverage["of"].eq(simulation.SHARED) & ~coverage["kind"].str.startswith("confidence sequence")
+    held = coverage[plain].set_index("of")["rate"]
     tests = level.set_index(["null", "test"])["rate"]
     rules = called.set_index(["of", "rule"])["rate"]
     shifted, coin = (
@@ -261,7 +262,24 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
         f"when every question shifts by as much{sides}.",
     ]
-    return " ".join(parts)
+    return " ".join([*parts, *_when_it_is_harder(coverage, rules)])
+
+
+def _when_it_is_harder(coverage: pd.DataFrame, rules: pd.Series) -> Iterator[str]:
+    """What documents that are drawn, and looks that are repeated, make of the rates; nothing where neither was simulated."""
+    shared = coverage[coverage["of"] == simulation.SHARED].set_index("kind")["rate"]
+    if len(shared):
+        yield (
+            f"Where whole documents are drawn, an interval over questions holds the truth in {shared['questions resampled']:.1%}, one over "
+            f"documents in {shared['documents resampled']:.1%}."
+        )
+    modes = [f"fails at some of {simulation.LOOKS} looks, mode {mode}" for mode in ("fixed", "anytime")]
+    if ("gate", modes[0]) in rules.index:
+        fixed, anytime = (rules["gate", mode] for mode in modes)
+        yield (
+            f"Looked at {simulation.LOOKS} times, the gate fails in vain in {fixed:.1%} of the histories in mode fixed, and in {anytime:.1%} "
+            "in mode anytime."
+        )
 
 
 def publish_simulated(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:
