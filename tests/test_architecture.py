@@ -101,7 +101,7 @@ ALLOWED = {
     "statfigures": {"figures"},
     "answerfigures": {"figures"},
     "report": {"figures"},
-    "planning": {"metrics", "stats"},
+    "planning": {"clusters", "metrics", "stats"},
     "calibration": {"corpus", "figures", "quality", "stats"},
     "views": {"figures", "metrics", "report", "stats"},
     "pricetables": {"figures", "views"},

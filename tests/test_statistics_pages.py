@@ -23,7 +23,14 @@ def designated(scores):
 
 
 def test_tests_stand_side_by_side_for_those_that_ran(designated):
-    (row,) = stattables.side_by_side(designated, 0.05).to_dict("records")
+    """A design effect of 2.25 makes the smallest difference 1.5 times as large; one that is not known leaves a gap."""
+    known = pd.DataFrame({"number": [1], "design_effect": [2.25]})
+    (row,) = stattables.side_by_side(designated, 0.05, known).to_dict("records")
+    assert row["MDE, documents"] == pytest.approx(1.5 * row["MDE"])
+    assert row["needed, documents"] == pytest.approx(2.25 * row["questions needed"], abs=2)
+    for unknown in (known.head(0), known.assign(design_effect=np.nan)):
+        (gap,) = stattables.side_by_side(designated, 0.05, unknown).to_dict("records")
+        assert pd.isna(gap["MDE, documents"]) and pd.isna(gap["needed, documents"]) and gap["MDE"] == row["MDE"]
     assert (
         row["candidate − baseline"] == "1. s1 − s0" and row["agree"] == "yes" and row["test"] == "sign flip, 500 draws"
     )

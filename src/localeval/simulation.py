@@ -480,13 +480,13 @@ def areas_coverage(
     signals: pd.DataFrame, scores: pd.DataFrame, answerable: dict[str, bool], systems: Iterable[str], setup: Setup, *, metric: str,
     rule: str,
 ) -> pd.DataFrame:  # fmt: skip
-    """`area_coverage` of the score of the first hit, for the systems that have one; empty where the metric, of 0 and 1, has no scores.
+    """`area_coverage` of the score of the first hit, for the systems that have one; empty where no question is named.
 
     signals: `signals.csv`; answerable, metric, rule: as in `abstention.outcomes`.
     """
-    rows, asked = [], scores[scores["query_id"].isin(list(answerable))]
-    if asked[(asked["metric"] == metric) & (asked["rule"] == rule)].empty:
+    if not answerable:
         return pd.DataFrame(columns=["of", "name", *COVERED])
+    rows, asked = [], scores[scores["query_id"].isin(list(answerable))]
     outcome = abstention.outcomes(asked, answerable, metric=metric, rule=rule)
     scored = signals[signals["signal"] == "top_score"].merge(outcome, on=["system", "query_id"])
     for system in dict.fromkeys(systems):

@@ -15,17 +15,26 @@ from localeval.views import PAIR, UNKNOWN, judged, p_text, slug, span
 # Statistics: tests, documents, margins, slices, ranks, a recommendation
 
 
-def side_by_side(comparisons: pd.DataFrame, effect: float) -> pd.DataFrame:
-    """The tests of every comparison that ran beside each other, and the questions it would take to show `effect`."""
+def side_by_side(comparisons: pd.DataFrame, effect: float, documents: pd.DataFrame) -> pd.DataFrame:
+    """The tests of every comparison that ran beside each other, the smallest difference that they could show, and the questions it would
+    take to show `effect`: of independent questions, and with the design effect of shared documents. documents: of
+    `clusters.compare_designated`."""
     numbers = pd.Series(range(1, len(comparisons) + 1), index=comparisons.index)
     ran = comparisons[comparisons["n"] > 0]
     sd = ran["mde"] * ran["n"] ** 0.5 / 2.8
-    needed = pd.array([stats.questions_needed(one, effect) for one in sd], dtype="Int64")
+    effects = numbers[ran.index].map(dict(zip(documents["number"], documents["design_effect"], strict=True)))
+    wide = pd.Series(
+        [clusters.widened(one, known) for one, known in zip(sd, effects, strict=True)], index=ran.index, dtype=float
+    )
+    needed, shared = (
+        pd.array([stats.questions_needed(one, effect) for one in some], dtype="Int64") for some in (sd, wide)
+    )
     return pd.DataFrame(
         {
             PAIR: _numbered(ran, numbers[ran.index]), "p": ran["p_value"].map(p_text), "p (t)": ran["p_t"].map(p_text),
             "agree": ran["tests_disagree"].map({True: "NO", False: "yes"}), "test": ran["test"], "n": ran["n"],
-            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "questions needed": needed,
+            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "MDE, documents": 2.8 * wide / ran["n"] ** 0.5,
+            "questions needed": needed, "needed, documents": shared,
         }
     )  # fmt: skip
 
@@ -277,8 +286,8 @@ def _when_it_is_harder(coverage: pd.DataFrame, rules: pd.Series) -> Iterator[str
     if ("gate", modes[0]) in rules.index:
         fixed, anytime = (rules["gate", mode] for mode in modes)
         yield (
-            f"Looked at {simulation.LOOKS} times, the gate fails in vain in {fixed:.1%} of the histories in mode fixed, and in {anytime:.1%} "
-            "in mode anytime."
+            f"Looked at {simulation.LOOKS} times, the gate fails in vain in {fixed:.1%} of the histories in mode fixed, and in "
+            f"{anytime:.1%} in mode anytime."
         )
 
 
