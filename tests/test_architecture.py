@@ -128,6 +128,7 @@ ALLOWED = {
         "metrics",
         "provenance",
         "ranking",
+        "report",
         "stats",
         "systems",
         "tables",

@@ -453,3 +453,20 @@ def test_a_committed_submission_with_an_inflated_metric_fails(handbook, tmp_path
     tables.write_csv(table.assign(mean=table["mean"] + 1e-6), folder / "metrics.csv")
     sign(folder)
     assert any("mean does not re-derive" in text for text in problems(folder, handbook))
+
+
+def test_the_page_of_the_gate_shows_the_boards(exported, tmp_path):
+    page = tmp_path / "gate.md"
+    page.write_text((PROJECT / "book/gate.md").read_text())
+    assert leaderboard.MARK in page.read_text()
+    leaderboard.show(exported, page)
+    text = page.read_text()
+    assert (
+        leaderboard.MARK not in text
+        and "section_bm25" in text
+        and "Submitted for toy: evidence_ndcg@10 under chunk/contains" in text
+    )
+    assert "judged@10" in text and "from its rankings" in text
+    page.write_text(leaderboard.MARK)
+    leaderboard.show(tmp_path, page)
+    assert page.read_text() == "Nothing was submitted yet."

@@ -62,6 +62,19 @@ def test_the_first_table_holds_three_spreads():
     assert table.iloc[1].tolist() == [0.1, 18, 71, 283]
 
 
+def test_a_rule_that_nothing_is_graded_under_is_refused():
+    graded = {("a", "chunk/contains"): []}
+    with pytest.raises(BadInput, match="did you mean 'chunk/contains'"):
+        planning.values_at(
+            graded,
+            pd.DataFrame({"system": [], "p95_ms": []}),
+            metric="p",
+            rule="chunk/contain",
+            cuts=[1],
+            origin="human",
+        )
+
+
 def test_shared_documents_ask_for_more_questions():
     """A design effect of 4 is twice the spread, and four times the questions; below 1 it changes nothing."""
     table = planning.needed_table(0.3, [0.05, 0.1], design=4.0)

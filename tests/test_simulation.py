@@ -298,9 +298,12 @@ def test_a_study_without_comparisons_gives_empty_tables():
         simulation.rule_errors([], 0.03, SMALL, bool), simulation.power_at_mde([], 0.03, SMALL), simulation.first_curve([], 0.03, SMALL)[1],
     ):  # fmt: skip
         assert table.empty and len(table.columns) > 3
-    nothing = simulation.areas_coverage(
-        pd.DataFrame(columns=["signal"]), study(), {}, [], SMALL, metric="p@1", rule="r"
+    area = lambda answerable: simulation.areas_coverage(
+        pd.DataFrame(columns=["signal"]), study(), answerable, ["a"], SMALL, metric="p@7", rule="r"
     )
+    nothing = area({})
+    with pytest.raises(BadInput, match="no scores of p@7"):
+        area({"q1": True})
     assert nothing.empty and simulation.shared_coverage([], {}, SMALL).empty
     assert (
         simulation.sides([]) == []

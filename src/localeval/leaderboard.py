@@ -524,6 +524,12 @@ def ranked(values: Mapping[str, Mapping[str, float]], asks: Settings, origin: st
     return {row.system: (int(row.rank_low), int(row.rank_high)) for row in table.itertuples()}
 
 
+EXPLAINED = (
+    "Order: mean, then name. Ranks: those that this many questions do not rule out, all pairs compared together at alpha {alpha:g}. "
+    f"{metrics.JUDGED}: share of the first units that hold marked evidence or that a person read and refused."
+)
+
+
 def lines(report: dict) -> Iterator[str]:
     """The boards as text, then what was found."""
     yield from (f"{one['study']}: no board: {one['reason']}\n" for one in report["unread"])
@@ -534,22 +540,52 @@ def lines(report: dict) -> Iterator[str]:
         width = max(4, *(len(row["name"]) for row in (*board["rows"], *board["left_out"]))) + 2
         yield f"{'name':<{width}}{'ranks':<8}{'mean':>7}  {'95 % interval':<18}{'n':>4}  {metrics.JUDGED:<11}gains"
         for row in board["rows"]:
-            ranks = (
-                f"{row['rank_low']}-{row['rank_high']}" if row["rank_low"] < row["rank_high"] else f"{row['rank_low']}"
-            )
-            ends = f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] == row["low"] else row["note"]
-            share = f"{row[metrics.JUDGED]:.1%}" if row[metrics.JUDGED] == row[metrics.JUDGED] else "not known"
-            yield f"{row['name']:<{width}}{ranks:<8}{row['mean']:>7.4f}  {ends:<18}{row['n']:>4}  {share:<11}{row['gains']}"
+            ranks, mean, ends, n, share, gains = _cells(row)
+            yield f"{row['name']:<{width}}{ranks:<8}{mean:>7.4f}  {ends:<18}{n:>4}  {share:<11}{gains}"
         yield from (f"{row['name']:<{width}}not ranked: {row['left_out']}" for row in board["left_out"])
-        yield (
-            "order: mean, then name. Ranks: those that this many questions do not rule out, "
-            f"all pairs compared together at alpha {board['alpha']:g}. {metrics.JUDGED}: share of the first units that hold marked "
-            "evidence or that a person read and refused\n"
-        )
+        yield f"{EXPLAINED.format(**board)}\n"
     if report["checked"]:
         yield from (f"{one['level']}: {one['folder']}: {one['text']}" for one in report["findings"])
         warnings = len(report["findings"]) - sum(one["level"] == "problem" for one in report["findings"])
         yield f"check: {report['problems']} problems, {warnings} warnings{' (strict)' if report['strict'] else ''}"
+
+
+MARK = "<!-- boards -->"  # where a page of the book shows them
+
+
+def show(root: Path, page: Path) -> None:
+    """Puts every board of the project, checked just now, in place of MARK in a page that the site is built from."""
+    text = page.read_text(encoding="utf-8")
+    if MARK in text:
+        told = read(root) if (root / FOLDER).is_dir() else {"boards": [], "unread": []}
+        page.write_text(text.replace(MARK, "\n\n".join(_shown(told)) or "Nothing was submitted yet."), encoding="utf-8")
+
+
+def _shown(told: dict) -> Iterator[str]:
+    import pandas as pd
+
+    from localeval import report
+
+    for board in told["boards"]:
+        rows = [(row["name"], *_cells(row)) for row in board["rows"]]
+        frame = pd.DataFrame(rows, columns=["name", "ranks", "mean", "95 % interval", "n", metrics.JUDGED, "gains"])
+        said = (
+            f"Submitted for {board['study']}: {board['metric']} under {board['rule']}, {board['origin']} questions, from the gains, each "
+            f"checked when this page was built. {EXPLAINED.format(**board)}"
+        )
+        yield report.table(frame, said, formats={"mean": ".4f"}).html
+        yield from (f"`{row['name']}` is not ranked: `{row['left_out']}`" for row in board["left_out"])
+    yield from (
+        f"`{one['study']}` has no board: `{one['reason'].replace(str(Path.cwd()), '.')}`" for one in told["unread"]
+    )
+
+
+def _cells(row: Mapping) -> tuple:
+    """What both the terminal and the page show of a row: ranks, mean, interval, n, share judged, how its gains were checked."""
+    ranks = f"{row['rank_low']}-{row['rank_high']}" if row["rank_low"] < row["rank_high"] else f"{row['rank_low']}"
+    ends = f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] == row["low"] else row["note"]
+    share = f"{row[metrics.JUDGED]:.1%}" if row[metrics.JUDGED] == row[metrics.JUDGED] else "not known"
+    return ranks, row["mean"], ends, row["n"], share, row["gains"]
 
 
 # Making a submission
