@@ -325,6 +325,7 @@ ASKS = {
         "recall of the ranking without what nobody judged",
     ),
 }
+JUDGED = "judged@10"  # a column beside scores: the share of the first ten units that somebody judged
 COUNTS = {
     "contains": "holds at least one whole piece of evidence",
     "overlaps": "shares text with at least one piece of evidence",
