@@ -139,7 +139,12 @@ def test_latency_is_a_distribution_by_stage():
         and row["mean_low"] < 40 < row["mean_high"]
         and row["p95_high"] == pytest.approx(100)
     )
+    assert (row["p50_low"], row["p50_high"]) == (pytest.approx(10), pytest.approx(100)), (
+        "four questions drawn four times"
+    )
+    assert row["p50_low"] <= row["p95_low"] <= row["p99_low"] < row["p99_high"] == pytest.approx(100)
     (shown,) = views.stages(stats.latency_table(timings)).to_dict("records")
+    assert shown["p50_ms"] == "20.0 [10.0, 100.0]" and shown["p99_ms"].startswith("100.0 [")
     assert shown["repeats_ms"] == "40.0 to 40.0" and shown["samples"] == "8 (indicative only)"
     assert shown["mean_ms"].startswith("40.0 [")
 
