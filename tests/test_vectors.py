@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from localeval import vectors
 from localeval.embedding import CARDS
 from localeval.records import BadInput
-from localeval.vectors import Store, VectorCache, packed
+from localeval.vectors import Store, VectorCache, packed, widened
 
 
 class Made:
@@ -60,6 +60,16 @@ def test_the_pass_for_tokens_serves_the_texts_own_vectors_too(tmp_path):
     assert stored.of(2)[1] == pytest.approx(Made.row("bb1"), abs=1e-3) and stored.vectors.dtype == np.float16
     cache.passages(model, ["bb", "aaa", ""])
     assert model.asked == ["aaa", "", "bb"]
+
+
+def test_every_finite_number_of_sixteen_bits_is_widened_as_it_is():
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].reshape(-1, 4)
+    assert np.array_equal(widened(finite).view(np.uint32), finite.astype(np.float32).view(np.uint32)), (
+        "signed zeros too"
+    )
+    assert widened(finite[::2, 1:3]).tolist() == finite[::2, 1:3].astype(np.float32).tolist()
+    assert widened(finite[:0]).shape == (0, 4)
 
 
 def test_eight_bits_are_off_by_little(tmp_path):
