@@ -79,11 +79,11 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 STAGES = ("encode", "dense", "lexical", "fuse", "rerank")
-MS = {f"{name} ms": ".1f" for name in STAGES} | {"max_ms": ".1f"}
+MS = {f"{name} ms": ".1f" for name in STAGES}
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
-    """Mean milliseconds of each stage beside the distribution of the whole, one row a system; mean and percentiles with intervals."""
+    """Mean milliseconds of each stage that any system has, beside the distribution of the whole with its intervals; a row a system."""
     order = list(dict.fromkeys(latency["system"]))
     means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=list(STAGES))
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
@@ -92,13 +92,14 @@ def stages(latency: pd.DataFrame) -> pd.DataFrame:
         f"{name}_ms": interval(total[f"{name}_ms"], total[f"{name}_low"], total[f"{name}_high"], ".1f")
         for name in ("mean", *stats.SHARES)
     }
-    whole = total[["max_ms"]].assign(
+    whole = pd.DataFrame(index=total.index).assign(
         **spreads,
         repeats_ms=spread,
         samples=total["n"].map(lambda n: f"{n:,d}" + (" (indicative only)" if n < stats.FEW_SAMPLES else "")),
     )
+    means = means.dropna(axis="columns", how="all")
     means.columns = [f"{name} ms" for name in means.columns]
-    columns = ["mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "repeats_ms", "samples"]
+    columns = ["mean_ms", *(f"{name}_ms" for name in stats.SHARES), "repeats_ms", "samples"]
     return means.join(whole[columns]).rename_axis(columns=None).reset_index()
 
 
