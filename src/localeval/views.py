@@ -79,7 +79,6 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 STAGES = ("encode", "dense", "lexical", "fuse", "rerank")
-MS = {f"{name} ms": ".1f" for name in STAGES}
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
@@ -98,6 +97,7 @@ def stages(latency: pd.DataFrame) -> pd.DataFrame:
         samples=total["n"].map(lambda n: f"{n:,d}" + (" (indicative only)" if n < stats.FEW_SAMPLES else "")),
     )
     means = means.dropna(axis="columns", how="all")
+    means = means.map("{:.1f}".format).where(means.notna())
     means.columns = [f"{name} ms" for name in means.columns]
     columns = ["mean_ms", *(f"{name}_ms" for name in stats.SHARES), "repeats_ms", "samples"]
     return means.join(whole[columns]).rename_axis(columns=None).reset_index()
