@@ -43,7 +43,7 @@ ALLOWED = {
     "learned": {"embedding", "lexical", "retrieval", "vectors"},
     "vectors": {"embedding"},
     "rerank": {"embedding", "retrieval", "vectors"},
-    "crossencoder": {"embedding", "rerank"},
+    "crossencoder": {"embedding", "onnxmodel", "rerank"},
     "pointwise": {"rerank"},
     "preview": {"crossencoder", "embedding"},
     "onnxmodel": {"embedding", "vectors"},

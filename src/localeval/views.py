@@ -94,23 +94,27 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 STAGES = ("encode", "dense", "lexical", "fuse", "rerank")
-MS = {f"{name} ms": ".1f" for name in STAGES} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"), ".1f")
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
-    """Mean milliseconds of each stage beside the distribution of the whole, one row a system; mean and P95 with their intervals."""
+    """Mean milliseconds of each stage that any system has, beside the distribution of the whole with its intervals; a row a system."""
     order = list(dict.fromkeys(latency["system"]))
     means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=list(STAGES))
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
     spread = total["fastest_repeat_ms"].map("{:.1f}".format) + " to " + total["slowest_repeat_ms"].map("{:.1f}".format)
-    whole = total[["p50_ms", "p99_ms", "max_ms"]].assign(
-        mean_ms=interval(total["mean_ms"], total["mean_low"], total["mean_high"], ".1f"),
-        p95_ms=interval(total["p95_ms"], total["p95_low"], total["p95_high"], ".1f"),
+    spreads = {
+        f"{name}_ms": interval(total[f"{name}_ms"], total[f"{name}_low"], total[f"{name}_high"], ".1f")
+        for name in ("mean", *stats.SHARES)
+    }
+    whole = pd.DataFrame(index=total.index).assign(
+        **spreads,
         repeats_ms=spread,
         samples=total["n"].map(lambda n: f"{n:,d}" + (" (indicative only)" if n < stats.FEW_SAMPLES else "")),
     )
+    means = means.dropna(axis="columns", how="all")
+    means = means.map("{:.1f}".format).where(means.notna())
     means.columns = [f"{name} ms" for name in means.columns]
-    columns = ["mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "repeats_ms", "samples"]
+    columns = ["mean_ms", *(f"{name}_ms" for name in stats.SHARES), "repeats_ms", "samples"]
     return means.join(whole[columns]).rename_axis(columns=None).reset_index()
 
 
