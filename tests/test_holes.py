@@ -427,6 +427,10 @@ def test_the_notebook_holds_for_a_tiny_corpus_and_its_worklist_comes_back(execut
     build.run(root, "toy", "55_labels", say=lambda text: None)
     folder = root / "runs/toy/base/55_labels"
     work = pd.read_csv(folder / "worklist.csv", dtype=str, keep_default_na=False)
+    shares = [
+        tables.read_csv(root / f"runs/toy/base/{name}/metrics.csv")["judged@10"] for name in ("30_sweep", "40_rerank")
+    ]
+    assert all(part.between(0, 1).all() and part.gt(0).any() for part in shares)
     assert len(work) > 3 and tables.read_csv(folder / "pool_bias.csv").empty
     assert tables.read_csv(folder / "flips.csv")["flips"].to_list() == ["can flip"]
     work.assign(grade="0").to_csv(root / "filled.csv", index=False)
