@@ -174,10 +174,15 @@ def test_wide_tables_carry_their_denominator():
     summary = pd.DataFrame({
         "system": "s", "rule": "chunk/contains", "metric": ["p@1", "rr"], "mean": [0.5, 1.0], "low": [0.25, np.nan], "high": [0.75, np.nan],
         "n": 20, "unreachable": 2, "mean_reachable": 0.55, "note": ["", "no variation, n = 20"],
+        "origin": "human",
     })  # fmt: skip
     (row,) = views.wide(summary, "chunk/contains", ["p@1", "rr"]).to_dict("records")
-    assert row == {"system": "s", "p@1": "0.50 [0.25, 0.75]", "rr": "1.00 (no variation)", "n": 20, "unreachable": 2}
-    assert "zero" in views.rule_caption("chunk/contains", "human")
+    figures = {"system": "s", "p@1": "0.50 [0.25, 0.75]", "rr": "1.00 (no variation)", "n": 20, "unreachable": 2}
+    assert row == figures | {"judged@10": "not known"}
+    (row,) = views.wide(summary.assign(**{"judged@10": 0.125}), "chunk/contains", ["p@1", "rr"]).to_dict("records")
+    assert row == figures | {"judged@10": "12.5%"}
+    caption = views.rule_caption("chunk/contains", "human")
+    assert "zero" in caption and "judged@10: share of the first units" in caption
 
 
 def test_a_fresh_process_is_timed_by_stage(engines, tmp_path):

@@ -13,13 +13,13 @@ import pandas as pd
 
 from localeval import figures, stats
 from localeval.figures import DASH, interval, minus
-from localeval.metrics import COUNTS
+from localeval.metrics import COUNTS, JUDGED
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
 
 
 def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """One row a system under one rule: each metric as "mean [low, high]", then n and the unreachable among them."""
+    """One row a system under one rule: each metric as "mean [low, high]", then how much is judged, n and the unreachable among them."""
     part = summary[(summary["rule"] == rule) & summary["metric"].isin(metrics)]
     flat = part["note"].str.startswith("no variation") & part["low"].isna()
     text = part.assign(
@@ -28,7 +28,21 @@ def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFra
     order = list(dict.fromkeys(part["system"]))
     cells = text.pivot(index="system", columns="metric", values="text").reindex(index=order, columns=list(metrics))
     counts = part.groupby("system")[["n", "unreachable"]].max().reindex(order)
-    return cells.join(counts).rename_axis(columns=None).reset_index()
+    texts = judged(part)
+    shares = [texts.get((row.system, rule, row.origin), UNKNOWN) for row in part.drop_duplicates("system").itertuples()]
+    return cells.assign(**{JUDGED: shares}).join(counts).rename_axis(columns=None).reset_index()
+
+
+UNKNOWN = "not known"
+
+
+def judged(summary: pd.DataFrame) -> dict[tuple[str, str, str], str]:
+    """(system, rule, origin) -> the share of its first units that somebody judged, in words; not in it where that is not known.
+
+    summary: `metrics.csv`, with or without the column that `holes.beside` adds."""
+    known = summary.dropna(subset=[JUDGED]) if JUDGED in summary else summary.head(0).assign(**{JUDGED: 0.0})
+    keys = zip(known["system"], known["rule"], known["origin"], strict=True)
+    return dict(zip(keys, known[JUDGED].map("{:.1%}".format), strict=True))
 
 
 def wide_rules(summary: pd.DataFrame, rules: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
@@ -58,7 +72,8 @@ def _counts(rule: str) -> str:
 
 
 _DENOMINATOR = (
-    "Means over n answerable {}questions with their intervals; unreachable questions are in n, with value zero."
+    "Means over n answerable {}questions with their intervals; unreachable questions are in n, with value zero. "
+    f"{JUDGED}: share of the first units, as the rule ranks them and no deeper, that hold evidence or that a person read and refused."
 )
 
 
