@@ -26,7 +26,9 @@ def minilm(request, tmp_path_factory):
 
 
 def test_unknown_models_are_named():
-    with pytest.raises(BadInput, match="unknown embedder 'minilmm'; known: minilm, minilm-int8, bge-small"):
+    with pytest.raises(
+        BadInput, match="unknown embedder 'minilmm'; known: minilm, minilm-int8, minilm-bf16, static-english, bge-small"
+    ):
         embedding.card_of("minilmm")
     with pytest.raises(BadInput, match="unknown cross encoder 'minilm'; known: ms-marco-minilm"):
         embedding.card_of("minilm", "cross_encoder")
@@ -231,3 +233,16 @@ def test_a_card_in_lower_precision_names_the_same_weights_in_full():
             full = embedding.CARDS[card.reference]
             assert full.precision == "float32" != card.precision and full.sha256 == card.sha256
             assert (full.query, full.passage, full.max_tokens) == (card.query, card.passage, card.max_tokens)
+
+
+@needs_model
+def test_bfloat16_comes_near_and_has_a_store_of_its_own():
+    full, low = (embedding.SentenceEmbedder(embedding.card_of(name), here) for name in ("minilm", "minilm-bf16"))
+    texts = ["A kiln wants a slow fire.", "Wells are dug far from latrines."]
+    one, two = full.encode(texts), low.encode(texts)
+    assert two.dtype == np.float32 and np.linalg.norm(two, axis=1) == pytest.approx([1, 1], abs=1e-5)
+    assert 1e-5 < np.abs(one - two).max() < 0.02, "so much is lost, and something is"
+    assert [tokens.dtype for tokens in low.encode_tokens(texts)] == [np.float16] * 2
+    assert full.settings["dtype"] == "float32" and low.settings["dtype"] == "bfloat16"
+    with pytest.raises(BadInput, match="minilm-int8 is run by ONNX Runtime"):
+        embedding.SentenceEmbedder(embedding.card_of("minilm-int8"), here)

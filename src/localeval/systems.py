@@ -266,7 +266,9 @@ class Engines:
             raise BadInput(f"unknown encoder {self.settings.encoder!r}; known: {', '.join(ENCODERS)}")
         if card.engine in PACKAGED:
             return PACKAGED[card.engine](card, folder, threads)
-        if self.settings.encoder == "torch":
+        if (
+            self.settings.encoder == "torch" or card.precision == "bfloat16"
+        ):  # ONNX Runtime has no bfloat16 on processors
             return SentenceEmbedder(card, folder, threads)
         return OnnxEmbedder(card, folder, self.cache_folder, threads)
 

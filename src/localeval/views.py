@@ -185,7 +185,7 @@ def by_question(
 
 def plain(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of systems that search exactly and in full precision; the others have tables of their own, beside what they come near to."""
-    return rows[~rows["system"].str.contains(r"-hnsw\b|-int8\b", regex=True)]
+    return rows[~rows["system"].str.contains(r"-hnsw\b|-int8\b|-bf16\b", regex=True)]
 
 
 def priced(summary: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
