@@ -62,13 +62,9 @@ def to_wire(blocks: list[list[Raw]]) -> list[list[tuple]]:
     """Lines as `from_wire` reads them."""
     return [
         [
-            (
-                line.text,
-                *[round(100 * side) for side in line.box],
-                round(100 * line.size),
-                line.bold + 2 * line.upright + 4 * (line.cells - 1),
-            )
-            for line in block
+            (text, round(x0 * 100), round(y0 * 100), round(x1 * 100), round(y1 * 100), round(size * 100), style)
+            for text, (x0, y0, x1, y1), size, bold, upright, cells in block
+            for style in [bold + 2 * upright + 4 * (cells - 1)]
         ]
         for block in blocks
     ]

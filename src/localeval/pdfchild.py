@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from localeval import child
 from localeval.corpus import Signals
-from localeval.layout import arranged, from_wire, to_wire
+from localeval.layout import Raw, arranged, to_wire
 
 MEMORY_BYTES = 2 << 30
 CPU_SECONDS = 300  # for the whole file: 2,400 pages take about ten
@@ -202,8 +202,8 @@ def _page(page, index: int, document, form: str, labels: list) -> dict:
     covered = _covered(page.get_bboxlog(), unturned) if large else 0.0
     message["signals"] = _signals(counts, seen, unturned, bool(document.is_repaired), covered)
     if form == "boxes":
-        return message | {"wire": told}
-    ready = arranged(from_wire(told), rect.width, rect.height)
+        return message | {"wire": to_wire(told)}
+    ready = arranged(told, rect.width, rect.height)
     if form == "lines":
         return message | {"wire": to_wire(ready)}
     return message | {"text": "\n\n".join("\n".join(line.text for line in block) for block in ready)}
@@ -236,7 +236,7 @@ def _interpreted(page) -> tuple[object, object]:
 _NUMBER = re.compile("[٠-٩۰-۹](?:[٫٬.,]?[٠-٩۰-۹])+")
 
 
-def _told(text, turn) -> tuple[list[list[tuple]], dict]:
+def _told(text, turn) -> tuple[list[list[Raw]], dict]:
     """`_blocks` of the library's text, its numbers put right."""
     blocks = text.extractDICT()["blocks"]
     told = _blocks(blocks, turn)
@@ -246,8 +246,8 @@ def _told(text, turn) -> tuple[list[list[tuple]], dict]:
     return _blocks(blocks, turn)
 
 
-def _holds_numbers(told: list[list[tuple]]) -> bool:
-    return any(not line[0].isascii() and _NUMBER.search(line[0]) for block in told for line in block)
+def _holds_numbers(told: list[list[Raw]]) -> bool:
+    return any(not line.text.isascii() and _NUMBER.search(line.text) for block in told for line in block)
 
 
 def turn_numbers(blocks: list[dict], letters: list[dict]) -> None:
@@ -303,20 +303,20 @@ def _watcher() -> type:
     return Watcher
 
 
-def _blocks(found: list[dict], turn) -> tuple[list[list[tuple]], dict]:
+def _blocks(found: list[dict], turn) -> tuple[list[list[Raw]], dict]:
     """The lines of each block, and counts for the signals. Blocks and lines without ink are left out."""
     told, counts = [], {"chars": 0, "hidden": 0, "angled": 0, "removed": 0, "ocr_font": False}
     for block in found:
         if "lines" in block:
             lines = [_line(line, turn, counts) for line in block["lines"]]
-            kept = [line for line in lines if line[0] and not line[0].isspace()]
+            kept = [line for line in lines if line.text and not line.text.isspace()]
             if kept:
                 told.append(kept)
     return told, counts
 
 
-def _line(line: dict, turn, counts: dict) -> tuple:
-    """`(text, x0, y0, x1, y1, size, style)`. Bold: nearly all of its letters are; bold code is no heading."""
+def _line(line: dict, turn, counts: dict) -> Raw:
+    """One line, its lengths rounded to hundredths of a point. Bold: nearly all of its letters are; bold code is no heading."""
     spans = line["spans"]
     text = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
     size, total, heavy = _type(spans, counts)
@@ -330,8 +330,8 @@ def _line(line: dict, turn, counts: dict) -> tuple:
     counts["chars"] += total
     if not upright:
         counts["angled"] += total
-    style = (heavy > 0.95 * total) + 2 * upright
-    return text.rstrip(), round(x0 * 100), round(y0 * 100), round(x1 * 100), round(y1 * 100), round(size * 100), style
+    box = round(x0 * 100) / 100, round(y0 * 100) / 100, round(x1 * 100) / 100, round(y1 * 100) / 100
+    return Raw(text.rstrip(), box, round(size * 100) / 100, heavy > 0.95 * total, upright)
 
 
 def _type(spans: list[dict], counts: dict) -> tuple[float, int, int]:

@@ -326,8 +326,13 @@ class _Tokens(dict):
     def __missing__(self, token: str) -> str:
         if len(self) >= MOST_TOKENS:
             self.clear()
-        names = " ".join(_token_features(token))
-        self[token] = told = _COMBINATIONS.setdefault(names, names)
+        core = token.strip(_AROUND)
+        if core != token:  # the signs around a word change none of its features
+            told = self[core]
+        else:
+            names = " ".join(_token_features(core))
+            told = _COMBINATIONS.setdefault(names, names)
+        self[token] = told
         return told
 
 
@@ -341,16 +346,15 @@ _STREWN = re.compile(r"[a-z][A-Z][a-z]*[A-Z][a-z]?[A-Z]")
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 
 
-def _token_features(token: str) -> tuple[str, ...]:
-    core = token.strip(_AROUND)
-    return _letters_features(core) if core.isascii() and core.isalpha() else _any_features(token, core)
+def _token_features(core: str) -> tuple[str, ...]:
+    return _letters_features(core) if core.isascii() and core.isalpha() else _any_features(core)
 
 
-def _any_features(token: str, core: str) -> tuple[str, ...]:
+def _any_features(core: str) -> tuple[str, ...]:
     scripts = set(map(_script, core))
     found = {
         "single_token": len(core) == 1 and scripts == {"LATIN"},
-        "long_token": bool(_RUN.search(token)),
+        "long_token": bool(_RUN.search(core)),
         "good_token": _is_good(core, scripts),
         "stopword": core.casefold() in STOPWORDS,
         "mixed_script": len(scripts - _MIXABLE) > 1 and _mixes(core, scripts),
