@@ -727,7 +727,7 @@ def test_a_damaged_entry_is_read_anew_and_replaced(long_file, tmp_path, damage, 
 
 def test_pages_put_in_order_by_the_child_or_by_who_asked_are_the_same(tmp_path, inside):
     rows = [(x, 300 + 20 * i, word) for i, word in enumerate(("Port", "Arne", "Vik")) for x in (72, 250, 420)]
-    path = make(tmp_path / "a.pdf", rows, columns(ORDERS["right column stored first"]))
+    path = make(tmp_path / "a.pdf", rows, columns(ORDERS["across"]))
     plain = pdf.read(path, "a.pdf")
     assert plain == pdf.read(path, "a.pdf", reread=[lambda _path, _pages, readings: readings])
     assert "Port\tPort\tPort" in plain[0].text and plain[0].text.index("L0") < plain[0].text.index("R0")
