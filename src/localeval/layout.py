@@ -543,6 +543,14 @@ def heading_groups(shown: list[Shown]) -> Iterator[list[Shown]]:
                 yield from (group for group in _runs(list(block), likely, body) if not _in_row(group, page, likely))
 
 
+def largest_heading(text: str, shown: list[Shown]) -> str:
+    """What the largest heading says on the first page that has one; empty where no page has."""
+    by_page = groupby(heading_groups(shown), key=lambda group: group[0].page)
+    first = next((list(groups) for _, groups in by_page), [])
+    best = max(first, key=lambda group: (group[0].size, -group[0].start), default=[])
+    return " ".join(text[best[0].start : best[-1].end].split()) if best else ""
+
+
 _LEADERS = re.compile(r"(?:[.·…] ?){4,}")  # a line of a table of contents
 
 

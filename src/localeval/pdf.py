@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import chain, groupby, repeat
+from itertools import chain, repeat
 from pathlib import Path
 
 from localeval import child, pagecache, pdfchild
@@ -30,7 +30,7 @@ from localeval.layout import (
     find_furniture,
     find_headings,
     from_wire,
-    heading_groups,
+    largest_heading,
     lay_out,
     mend,
 )
@@ -261,10 +261,7 @@ def _title(metadata: str, shown: list[Shown], text: str, path: Path) -> str:
     )
     if 3 <= len(metadata) <= 200 and sum(map(str.isalpha, metadata)) >= 3 and "\ufffd" not in metadata and not junk:
         return metadata
-    by_page = groupby(heading_groups(shown), key=lambda group: group[0].page)
-    first = next((list(groups) for _, groups in by_page), [])
-    best = max(first, key=lambda group: (group[0].size, -group[0].start), default=[])
-    return " ".join(text[best[0].start : best[-1].end].split()) if best else path.stem
+    return largest_heading(text, shown) or path.stem
 
 
 def pace(say: Callable[[str], None], clock: Callable[[], float] = time.monotonic, every: float = 1.0) -> Progress:
