@@ -20,12 +20,13 @@ import numpy as np
 from sidebyside import about
 
 from localeval import systems
+from localeval.approximate import recall
 from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Layout, make_document
 from localeval.embedding import CARDS
 from localeval.grading import grade
 from localeval.metrics import measure
-from localeval.records import Evidence, Query, ScoringRule, Span, System
+from localeval.records import Evidence, Hit, Query, ScoringRule, Span, System
 from localeval.retrieval import remembering, timed
 from localeval.tables import read_units, write_units
 from localeval.vectors import DTYPES, VectorCache, _key, packed
@@ -147,21 +148,30 @@ def one(size: int, tokens: int, folder: Path) -> None:
     start = now()
     units = engines.unit_sets
     stage("units of all rules", start)
-    for name, system in SYSTEMS.items():
-        measured(name, system, engines, queries, units)
+    found = {name: measured(name, system, engines, queries, units) for name, system in SYSTEMS.items()}
+    exact, near = (found[f"dense, {way}"] for way in ("exact", "HNSW"))
+    shares = [[recall(one, two, cut) for one, two in zip(exact, near, strict=True)] for cut in (10, 100)]
+    told = ", ".join(
+        f"{np.mean(part):.3f} at {cut} (lowest {min(part):.2f})" for cut, part in zip((10, 100), shares, strict=True)
+    )
+    print(f"  recall of HNSW against exact search: {told}; {len(queries)} queries", flush=True)
 
 
-def measured(name: str, system: System, engines: Engines, queries: list[Query], units) -> None:
-    """Builds the engine, asks every query once, grades it under three rules; prints seconds, queries a second and milliseconds."""
+def measured(name: str, system: System, engines: Engines, queries: list[Query], units) -> list[list[Hit]]:
+    """Builds the engine, asks every query once, grades it under three rules; prints seconds, queries a second and milliseconds.
+
+    Returns the first hundred hits of every query.
+    """
     start = now()
     retriever = engines.retriever(system)
     stage(f"index: {name}", start)
-    spent, clock = defaultdict(float), time.process_time
+    spent, clock, found = defaultdict(float), time.process_time, []
     for query in queries:
         before = clock()
         with timed() as seconds, remembering():
             hits = retriever.search(query.text, 100)
         searched = clock()
+        found.append(hits)
         for rule in RULES:
             measure(grade(hits, query, rule, units["fixed", rule.unit]), "ndcg@10")
         seconds |= {"search, CPU": searched - before, "grading under 3 rules, CPU": clock() - searched}
@@ -170,6 +180,7 @@ def measured(name: str, system: System, engines: Engines, queries: list[Query], 
             spent[phase] += value
     stages = ", ".join(f"{phase} {1000 * value / len(queries):.2f}" for phase, value in spent.items())
     print(f"      {len(queries) / spent['total']:,.0f} queries/s; ms a query: {stages}; {memory()}", flush=True)
+    return found
 
 
 def main() -> None:

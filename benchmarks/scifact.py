@@ -99,9 +99,8 @@ def losses(values: dict[str, dict[str, float]], hits: dict[str, dict[str, list[H
         got = stats.compare(values[full], values[name], metric="ndcg@10", rule="trec", names=(full, name))
         first = lambda system, query: {hit.span for hit in hits[system][query][:10]}
         both = np.mean([len(first(full, query) & first(name, query)) / 10 for query in values[name]])
-        print(
-            f"{name} - {full}: {got.delta:+.4f} [{got.low:+.4f}, {got.high:+.4f}], n {got.n}; top-10 overlap {both:.3f}"
-        )
+        ends = f"[{got.low:+.4f}, {got.high:+.4f}]" if np.isfinite(got.low) else "no variation"
+        print(f"{name} - {full}: {got.delta:+.4f} {ends}, n {got.n}; top-10 overlap {both:.3f}")
 
 
 def main() -> None:

@@ -63,6 +63,9 @@ def test_data_cells_pins_and_code_are_part_of_the_key(project):
     gold = project / "data/toy/gold.jsonl"
     gold.write_text(gold.read_text().replace("How long must a roll bake?", "How long does a roll bake?"))
     assert changed(before, keys(project)) == ALL[1:]
+    asked = keys(project)
+    (project / "data/toy/judgments.jsonl").write_text("")  # no parameter names it; the notebooks say that they open it
+    assert changed(asked, keys(project)) == ALL[2:]
     (project / "data/toy/corpus/new.txt").write_text("A third document.")
     assert changed(before, keys(project)) == ALL
     pinned = keys(project)

@@ -814,10 +814,45 @@ def test_another_study_and_another_file_are_said(toy):
     code, _, problem = call("gate", "toi")
     assert code == 2 and "did you mean 'toy'" in problem
     code, _, problem = call("gate", "toy", "--baseline", "no.json")
-    assert code == 2 and "no.json: no baseline yet" in problem
+    assert code == 2 and "no.json: no such file" in problem
     call("baseline", "toy")
     code, _, problem = call("gate", "toy", "--run", "runs/none")
     assert code == 2 and "runs/none: no such folder" in problem
+
+
+def test_a_baseline_may_begin_with_a_mark_of_its_encoding_and_names_nothing_twice(toy):
+    root, call = toy
+    call("baseline", "toy")
+    path = root / "results/toy/baseline.json"
+    first = path.read_text(encoding="utf-8")
+    path.write_text(first, encoding="utf-8-sig")  # as some editors save it
+    assert call("gate", "toy")[0] == 0
+    for old, new in (('"value"', '"value": 0.5, "value"'), ('"study"', '"study": "other", "study"')):
+        path.write_text(first.replace(old, new, 1))
+        code, _, problem = call("gate", "toy")
+        assert code == 2 and f"{old.replace(chr(34), chr(39))} is given twice in one object" in problem
+
+
+def test_a_folder_in_place_of_a_file_is_called_one(toy, tmp_path):
+    root, call = toy
+    (root / "results/toy/baseline.json").mkdir(parents=True)
+    for command in (["gate", "toy"], ["baseline", "toy"], ["baseline", "toy", "--reason", "x"]):
+        code, _, problem = call(*command)
+        assert code == 2 and "baseline.json: a folder, and no file" in problem, command
+    (root / "results/toy/baseline.json").rmdir()
+    call("baseline", "toy")
+    code, _, problem = call("gate", "toy", "--run", "params/toy/gate.yml")
+    assert code == 2 and "params/toy/gate.yml: a file, and no folder" in problem
+    code, _, problem = call("judge", "toy", str(tmp_path), "--by", "maintainers")
+    assert code == 2 and f"{tmp_path}: a folder, and no file; name a worklist" in problem
+
+
+def test_the_committed_results_pass_against_the_committed_baseline(monkeypatch, capsys):
+    """What is published is what the baseline holds: no verdict of a run on this machine, but both files and the command are sound."""
+    monkeypatch.setenv("LOCALEVAL_ROOT", str(PROJECT))
+    assert cli.main(["gate", "handbook", "--run", "results/handbook"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("gate handbook: OK (exit 0)") and "judged are the published results" in said
 
 
 def test_random_histories_never_crash_the_gate():

@@ -233,6 +233,52 @@ def test_under_a_document_rule_all_units_of_a_document_are_one(corpus, units):
     assert (got.now, got.low, got.high) == (0, 0, 0.5) and got.one == {"b.txt": 0.5}
 
 
+@pytest.mark.parametrize(
+    "rule", ["chunk/contains", "chunk/overlaps", "page/overlaps", "chunk/same_document", "document/contains"]
+)
+def test_the_share_without_a_grade_is_that_of_the_ranking(corpus, units, rule):
+    """Every ranking of three of the ten sentences, with one refused: `share` is what `judged` says of `rank`."""
+    label, seen = holes.labeller(units, corpus, [said(Span("a.txt", 25, 48))])(rule), set()
+    for places in itertools.permutations([*spans("a.txt", 0, 1, 2, 3), *spans("b.txt", 0, 1)], 3):
+        hits = down(*places)
+        seen.add(got := label.share(hits, TEA, "sentence", 2))
+        assert got == holes.judged(label.rank(hits, TEA, "sentence"), 2), places
+    assert len(seen) > 1 or not rule.startswith(
+        "chunk"
+    )  # both documents have one text: pages and documents are one class
+    assert math.isnan(label.share([], TEA, "sentence", 2)) and math.isnan(
+        label.share(hits, Query("none", "?"), "sentence", 2)
+    )
+
+
+def test_scores_stand_beside_how_much_is_judged(corpus, units, tmp_path):
+    """Two hits, the evidence and an open one: 1/2; refused since: 1. A system without hits and a question without evidence: not known."""
+    summary = pd.DataFrame(
+        [
+            (system, "chunk/contains", "rr", origin)
+            for system in ("sentence/x", "sentence/none")
+            for origin in ("human", "drafted")
+        ],
+        columns=["system", "rule", "metric", "origin"],
+    )
+    hits = {("sentence/x", query): down(*spans("a.txt", 0, 1)) for query in ("tea", "none")}
+    asked, path = [TEA, Query("none", "?", origin="drafted")], tmp_path / "data/study/judgments.jsonl"
+    column = lambda: holes.beside(summary, hits, asked, units, corpus, path)["judged@10"].to_list()
+    assert column() == pytest.approx([1 / 2, math.nan, math.nan, math.nan], nan_ok=True)
+    row = {
+        "query_id": "tea",
+        "question": TEA.text,
+        "span": "a.txt#25-48",
+        "grade": 0,
+        "by": "maintainers",
+        "date": "2026-01-31",
+    }
+    text = corpus.text(Span("a.txt", 25, 48))
+    more = {"answer": "", "quote": text, "until": text, "sha256": judgements.fingerprint(text), "source": "worklist"}
+    assert judgements.append(path, [row | more]) == 1
+    assert column() == pytest.approx([1, math.nan, math.nan, math.nan], nan_ok=True)
+
+
 def test_unanswerable_questions_have_nothing_open(corpus, units):
     label = holes.labeller(units, corpus)("chunk/contains")
     assert label.rank(down(*spans("a.txt", 1)), Query("none", "?"), "sentence").open == ()

@@ -282,3 +282,22 @@ def test_a_refusal_as_a_number_is_a_grade(tmp_path):
         row = {key: value for key, value in line(grade=grade).items() if key not in ("quote", "until")}
         rows, empty = read(written(tmp_path / "w.jsonl", row))
         assert (len(rows), empty) == (filled, 1 - filled) and all(one["grade"] == 0 for one in rows)
+
+
+def test_judgements_that_a_parameter_names_are_there_or_are_the_studys_own(tmp_path):
+    """None yet is right only where `localeval judge` would write them; any other name that leads nowhere is a slip."""
+    own = tmp_path / "data/toy/judgments.jsonl"
+    assert judgements.chosen(own, "toy") == own
+    for path in (
+        tmp_path / "data/toy/judgements.jsonl",
+        tmp_path / "data/other/judgments.jsonl",
+        tmp_path / "toy/judgments.jsonl",
+    ):
+        with pytest.raises(BadInput, match=r"no such file; 'judgments' must name a file of judgements"):
+            judgements.chosen(path, "toy")
+    own.mkdir(parents=True)
+    with pytest.raises(BadInput, match="a folder, and no file"):
+        judgements.chosen(own, "toy")
+    other = tmp_path / "mine.jsonl"
+    other.write_text("")
+    assert judgements.chosen(other, "toy") == other

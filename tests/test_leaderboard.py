@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from conftest import PROJECT
 from localeval import cli, leaderboard, tables
 from localeval.provenance import digest_path
-from localeval.records import BadInput, Graded
+from localeval.records import BadInput, Graded, Span
 
 RULE = "chunk/contains"
 
@@ -253,6 +254,20 @@ def test_an_unknown_chunker_brings_its_chunks_or_is_refused(honest, now):
     assert problems(honest, now) == []
 
 
+def test_whole_documents_as_chunks_are_said(honest, now):
+    """Under chunk/contains a chunk that is a whole document holds whatever its document answers."""
+    path = honest / "runs.csv"
+    path.write_text(path.read_text().replace("section/bm25,section,", "section/bm25,mine,"))
+    units = [replace(now.chunks["section"][0], span=Span(one.doc_id, 0, len(one.text))) for one in now.corpus.documents]
+    said = []
+    for chunks in (units, now.chunks["section"]):
+        tables.write_units({"mine": chunks}, honest / leaderboard.UNITS)
+        sign(honest)
+        found = [one.text for one in leaderboard.check(honest, now) if one.level == "warning"]
+        said.append([text for text in found if "times as long as the longest of the study's chunkers" in text])
+    assert [len(some) for some in said] == [1, 0]
+
+
 def test_chunks_of_chosen_places_are_said_and_those_of_a_known_chunker_refused(honest, now):
     answers = {item.span for query in now.queries.values() for item in query.evidence}
     units = [replace(now.chunks["section"][0], span=span) for span in sorted(answers)]
@@ -370,3 +385,88 @@ def test_no_submission_yet_says_how_to_make_one(executed, monkeypatch, capsys):
     assert code == 2 and "--export SYSTEM" in problem
     code, _, problem = call(capsys, "leaderboard", "--export", "section/bm25")
     assert code == 2 and "name the study as well" in problem
+
+
+def test_a_board_that_cannot_be_read_stops_no_other(exported, monkeypatch, capsys, tmp_path):
+    root = tmp_path / "project"
+    shutil.copytree(exported, root)
+    (root / "leaderboard/gone/mine").mkdir(parents=True)
+    monkeypatch.setenv("LOCALEVAL_ROOT", str(root))
+    code, said, problem = call(capsys, "leaderboard", "--check")
+    assert code == 2 and "gone: no board: study 'gone' has no results" in said and problem == ""
+    assert "section_bm25" in said and "check: 0 problems" in said
+    code, said, _ = call(capsys, "leaderboard", "--json")
+    assert code == 2 and [one["study"] for one in json.loads(said)["unread"]] == ["gone"]
+    code, _, problem = call(capsys, "leaderboard", "gone")
+    assert code == 2 and "has no results" in problem
+    assert call(capsys, "leaderboard", "toy", "--check")[0] == 0
+
+
+def test_a_board_says_how_much_of_each_ranking_is_judged(exported, honest, now):
+    """From the rankings that came along; without them nobody knows."""
+    one = leaderboard.open_submission(honest)
+    share = leaderboard.judged(one, now, RULE, "human")
+    hits = tables.read_hits(honest / leaderboard.HITS)
+    shown = [
+        hits[one.row["system"], query.query_id]
+        for query in now.queries.values()
+        if query.origin == "human" and query.answerable
+    ]
+    holding = [
+        sum(bool(held(hit.span, query)) for hit in some[:10]) / min(10, len(some))
+        for some, query in zip(
+            shown,
+            [query for query in now.queries.values() if query.origin == "human" and query.answerable],
+            strict=True,
+        )
+    ]
+    assert 0 < share < 1 and share == pytest.approx(sum(holding) / len(holding))
+    (honest / leaderboard.HITS).unlink()
+    assert leaderboard.judged(one, now, RULE, "human") != leaderboard.judged(one, now, RULE, "human"), "not a number"
+
+
+def held(span, query):
+    """By hand: the pieces of evidence that lie whole in a chunk."""
+    return [item for item in query.evidence if span.contains(item.span)]
+
+
+# What is committed
+
+
+@pytest.fixture(scope="module")
+def handbook():
+    return leaderboard.study_at(PROJECT, "handbook", "results/handbook")
+
+
+def test_the_committed_submissions_pass_the_strict_check(handbook):
+    folders = leaderboard.folders(PROJECT, "handbook")
+    assert len(folders) > 1
+    for folder in folders:
+        assert leaderboard.check(folder, handbook) == [], folder.name
+
+
+def test_a_committed_submission_with_an_inflated_metric_fails(handbook, tmp_path):
+    folder = tmp_path / "handbook" / leaderboard.folders(PROJECT, "handbook")[0].name
+    shutil.copytree(PROJECT / "leaderboard" / "handbook" / folder.name, folder)
+    assert leaderboard.check(folder, handbook) == []
+    table = tables.read_csv(folder / "metrics.csv")
+    tables.write_csv(table.assign(mean=table["mean"] + 1e-6), folder / "metrics.csv")
+    sign(folder)
+    assert any("mean does not re-derive" in text for text in problems(folder, handbook))
+
+
+def test_the_page_of_the_gate_shows_the_boards(exported, tmp_path):
+    page = tmp_path / "gate.md"
+    page.write_text((PROJECT / "book/gate.md").read_text())
+    assert leaderboard.MARK in page.read_text()
+    leaderboard.show(exported, page)
+    text = page.read_text()
+    assert (
+        leaderboard.MARK not in text
+        and "section_bm25" in text
+        and "Submitted for toy: evidence_ndcg@10 under chunk/contains" in text
+    )
+    assert "judged@10" in text and "from its rankings" in text
+    page.write_text(leaderboard.MARK)
+    leaderboard.show(tmp_path, page)
+    assert page.read_text() == "Nothing was submitted yet."

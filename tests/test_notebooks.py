@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from localeval import book, build, cli, tables
+from localeval.records import BadInput
 
 PROJECT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
@@ -64,6 +65,27 @@ def test_every_parameter_says_its_type_and_meaning():
         (cell,) = [cell for cell in source.cells if "parameters" in cell.metadata.get("tags", [])]
         for line in cell.source.splitlines():
             assert "  # " in line and ":" in line.partition("  # ")[2], f"{path.stem}: {line}"
+
+
+ODD = [
+    ("55_labels", {"cut": 0}, "cut=0: must be a number of 1 or more"), ("55_labels", {"show": -1}, "show=-1: must be"),
+    ("55_labels", {"listed": -1}, "listed=-1: must be a number of 0"), ("55_labels", {"robust_names": []}, "robust_names=[]: name"),
+    ("56_planning", {"cuts": [0, -1]}, "cuts=[0, -1]: must be a number"), ("56_planning", {"margin": -0.1}, "margin=-0.1: must"),
+    ("53_simulation", {"time_simulations": 0}, "time_simulations=0: must be"), ("53_simulation", {"seed": -1}, "seed=-1: must be"),
+    ("50_statistics", {"n_resamples": 0}, "n_resamples=0: must be"), ("52_ranking", {"budget_ms": -1.0}, "budget_ms=-1.0: must be"),
+    ("41_price", {"ways": []}, "ways=[]: name at least one"), ("42_depth", {"allowed_loss": float("nan")}, "allowed_loss=nan: must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "odd", "said"), ODD)
+def test_odd_parameters_are_refused_in_one_line_before_anything_is_read(name, odd, said, monkeypatch):
+    monkeypatch.setattr(tables, "Run", lambda *about: pytest.fail("read too early"))
+    code = [cell.source for cell in build.read_source(PROJECT, name).cells if cell.cell_type == "code"]
+    values = {}
+    exec(code[0], values)
+    with pytest.raises(BadInput) as refused:
+        exec(code[1], values | odd)
+    assert str(refused.value).startswith(said) and "\n" not in str(refused.value)
 
 
 def test_prose_pages_hold_no_typed_number():

@@ -14,7 +14,7 @@ import pytest
 
 from localeval import book, build, planning, stats, tables
 from localeval.planning import BEST, BEST_TOO_SLOW, NOT_SHOWN, SURVIVES, TOO_SLOW, Values
-from localeval.records import Graded
+from localeval.records import BadInput, Graded
 
 SCRIPT = Path(__file__).resolve().parents[1] / "book" / "assets" / "planning.js"
 BROWSER = next(
@@ -60,6 +60,48 @@ def test_the_first_table_holds_three_spreads():
     table = planning.needed_table(0.3, [0.05, 0.1])
     assert list(table.columns) == ["true difference", "questions, sd 0.15", "questions, sd 0.3", "questions, sd 0.6"]
     assert table.iloc[1].tolist() == [0.1, 18, 71, 283]
+
+
+def test_a_rule_that_nothing_is_graded_under_is_refused():
+    graded = {("a", "chunk/contains"): []}
+    with pytest.raises(BadInput, match="did you mean 'chunk/contains'"):
+        planning.values_at(
+            graded,
+            pd.DataFrame({"system": [], "p95_ms": []}),
+            metric="p",
+            rule="chunk/contain",
+            cuts=[1],
+            origin="human",
+        )
+
+
+def test_shared_documents_ask_for_more_questions():
+    """A design effect of 4 is twice the spread, and four times the questions; below 1 it changes nothing."""
+    table = planning.needed_table(0.3, [0.05, 0.1], design=4.0)
+    assert list(table.columns)[-1] == "questions, sd 0.3, shared documents"
+    assert table.iloc[:, -1].tolist() == table["questions, sd 0.6"].tolist() == [1131, 283]
+    assert planning.needed_table(0.3, [0.1], design=0.4).iloc[0].tolist()[-1] == 71
+    told = planning.answer(Values("m", (), (), {}), 58, 0.3, 50, 0.05, 4.0)
+    assert "(design effect 4.00), the first is 0.221" in told and "928 questions would be needed" in told
+    for effects in ([], [0.0], [-0.1], ["a"], [float("nan")]):
+        with pytest.raises(BadInput, match="effects:"):
+            planning.needed_table(0.3, effects)
+
+
+def test_the_design_effect_of_a_study_is_that_of_its_comparisons():
+    rows = pd.DataFrame(
+        [
+            ("ndcg@10", "human", 2.0),
+            ("ndcg@5", "human", 0.3),
+            ("ndcg@10", "human", 4.0),
+            ("ndcg@10", "drafted", 9.0),
+            ("rr", "human", 9.0),
+        ],
+        columns=["metric", "origin", "design_effect"],
+    )
+    assert planning.typical_design(rows, "ndcg", "human") == 2.0  # of 1, 2 and 4
+    assert planning.typical_design(rows, "ndcg", "templated") is None
+    assert planning.typical_design(rows.assign(design_effect=float("nan"))) is None
 
 
 # Survivors

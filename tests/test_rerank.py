@@ -61,9 +61,32 @@ def test_both_ways_to_run_a_cross_encoder_give_the_logits_of_the_model(made):
     torch_scores = CrossEncoder(card, folder, TEXTS.__getitem__)("slow kiln", list(TEXTS))
     onnx = OnnxCrossEncoder(card, folder, TEXTS.__getitem__, cache)("slow kiln", list(TEXTS))
     assert np.ptp(expected) > 0.05, "or equality would say nothing"
-    assert torch_scores == pytest.approx(expected, abs=2e-6) and onnx == pytest.approx(expected, abs=2e-6)
+    assert torch_scores == pytest.approx(expected, abs=2e-6) and onnx == pytest.approx(expected, abs=1e-5)
     assert torch_scores.dtype == onnx.dtype == np.float64
     assert not ((onnx > 0) & (onnx < 1)).all(), "logits, not shares of one"
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta", "Electra"])
+def test_the_last_layer_may_be_computed_for_its_first_token_only(kind):
+    """Electra's classifier is not among those that are cut short, and must come out as it is."""
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=40, num_hidden_layers=3, hidden_size=16, num_attention_heads=2, intermediate_size=32, max_position_embeddings=64,
+        num_labels=1, initializer_range=0.5, embedding_size=16,
+    )  # fmt: skip
+    model = getattr(transformers, f"{kind}ForSequenceClassification")(config).eval()
+    last, rows = model.base_model.encoder.layer[-1].intermediate, []
+    last.register_forward_hook(lambda module, given, made: rows.append(made.shape[1]))
+    for length in (1, 2, 30):
+        feed = {"input_ids": torch.randint(2, 40, (1, length))}
+        feed["token_type_ids"] = torch.zeros_like(feed["input_ids"])
+        with torch.no_grad():
+            found, expected = crossencoder.first_token(model, feed), model(**feed).logits
+        assert found.shape == (1, 1) and found.item() == pytest.approx(expected.item(), abs=1e-5)
+    assert rows == [length if kind == "Electra" or full else 1 for length in (1, 2, 30) for full in (False, True)]
 
 
 def test_eight_bits_lose_a_little_and_the_loss_can_be_seen(made):
@@ -73,7 +96,7 @@ def test_eight_bits_lose_a_little_and_the_loss_can_be_seen(made):
     assert 0 < apart.max() < 0.5 * np.ptp(full("slow kiln", list(TEXTS)))
     import onnx
 
-    parts = onnx.load(str(crossencoder.graph(full.card, folder, cache, 8))).graph.initializer
+    parts = onnx.load(str(crossencoder.exported(full.card, folder, cache, 8))).graph.initializer
     weights = [part for part in parts if part.data_type == onnx.TensorProto.INT8 and len(part.dims) == 2]
     scales = [part for part in parts if part.name.endswith("_scale") and part.dims and part.dims[0] > 1]
     assert len(weights) >= 6 * SHAPE.layers and scales, "every matrix of a layer, with a scale for each channel"
@@ -141,10 +164,10 @@ def test_what_does_not_fit_is_counted_and_a_question_stays_whole(made):
 def test_a_graph_that_was_changed_is_made_again(made):
     card, folder, cache = made
     scorer = OnnxCrossEncoder(card, folder, TEXTS.__getitem__, cache)
-    path = crossencoder.graph(scorer.card, folder, cache)
+    path = crossencoder.exported(scorer.card, folder, cache)
     before = path.read_bytes()
     path.write_bytes(before[:-1] + b"?")
-    crossencoder.graph(scorer.card, folder, cache)
+    crossencoder.exported(scorer.card, folder, cache)
     assert path.read_bytes()[-1:] == before[-1:]
 
 
@@ -238,9 +261,9 @@ def test_late_interaction_says_what_it_does_not_read_and_can_do_without_stored_v
 def test_kinds_of_late_interaction_are_known_by_name(engines):  # noqa: F811
     assert [engines._kind(how) for how in ("", "float16", "int8")] == ["tokens", "tokens", "tokens8"]
     with pytest.raises(
-        BadInput, match="reranker 'maxsim:int4': known are maxsim, maxsim:float16, maxsim:int8 and maxsim:fly"
+        BadInput, match="reranker 'maxsim:int4': unknown 'int4' .did you mean 'int8'.*known: maxsim, maxsim:float16"
     ):
-        engines._kind("int4")
+        with_rerankers([], ["maxsim:int4"], [])
     with pytest.raises(BadInput, match="maxsim compares vectors of a model"):
         with_rerankers([System("a", "bm25")], ["maxsim:int8"], [10])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from localeval.records import BadInput
-from localeval.sequential import bets, confidence_sequence, log_capital, spent
+from localeval.sequential import bets, confidence_sequence, falls, log_capital, ruled_out, spent
 
 
 def test_bets_by_hand():
@@ -126,3 +126,22 @@ def test_no_questions_are_no_interval():
 def test_alpha_is_a_probability(alpha):
     with pytest.raises(BadInput, match="alpha"):
         confidence_sequence([0.1], alpha)
+
+
+def test_many_rows_at_once_end_where_each_ends_alone():
+    """`falls` and `ruled_out` look at one mean; the interval looks at all. Near and far from the border, and with values that drift."""
+    rng = np.random.default_rng(12)
+    rows = np.array(
+        [rng.choice([-1.0, -0.4, 0.0, 0.3], 40, p=[share, 0.2, 0.7 - share, 0.1]) for share in np.linspace(0, 0.6, 120)]
+    )
+    rows[0], rows[1, :20], rows[1, 20:] = 0.0, 1.0, -1.0
+    alone = [confidence_sequence(row, 0.05) for row in rows]
+    fell = np.array([one.high < 0 for one in alone])
+    assert falls(rows, 0.05).tolist() == fell.tolist() and 10 < fell.sum() < 110
+    for mean in (-0.5, -0.2, 0.0):
+        outside = [not one.low <= mean <= one.high for one in alone]
+        inside = [
+            one.low + 0.0021 < mean < one.high - 0.0021 for one in alone
+        ]  # ends are rounded outwards by a step or two
+        got = ruled_out(rows, mean, 0.05)
+        assert not (got & inside).any() and got[outside].all() and 0 < got.sum() < 120, mean

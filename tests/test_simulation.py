@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from localeval import gate, simulation, statfigures, stats, stattables
+from localeval import abstention, clusters, gate, sequential, simulation, statfigures, stats, stattables
 from localeval.records import BadInput, Comparison
 from localeval.simulation import Setup
 
@@ -144,6 +144,101 @@ def test_the_gate_needs_both_locks():
     assert rows["both: the gate fails"] <= min(rows["drop significant"], rows["drop above the minimum"]) < 0.06
 
 
+def test_repeated_looks_err_as_often_as_independence_says_and_the_anytime_mode_keeps_its_level():
+    """Differences of -1 and 1 by coin, n = 40: every look alone errs in a share p, five of them in 1 - (1 - p)^5."""
+    differences = np.array([1.0, -1.0] * 20)
+    rows = {
+        row["rule"]: row
+        for row in simulation.gate_errors(differences, 0.0, Setup(simulations=5000, n_resamples=400), name="looks")
+    }
+    one, many, anytime = (
+        rows[f"{rule}"]
+        for rule in (
+            "both: the gate fails",
+            "fails at some of 5 looks, mode fixed",
+            "fails at some of 5 looks, mode anytime",
+        )
+    )
+    assert many["simulations"] == anytime["simulations"] == 1000
+    assert many["rate"] == pytest.approx(1 - (1 - one["rate"]) ** 5, abs=0.03) and many["rate"] > 0.06
+    assert anytime["rate"] <= 0.05
+    samples = simulation.tilted(differences, 0.0, SMALL, SMALL.generator("x"))
+    flags = simulation.look_rules(samples, np.zeros(40, dtype=bool), -0.5, SMALL)[
+        "fails at some of 5 looks, mode anytime"
+    ]
+    alone = [
+        any(
+            sequential.confidence_sequence(samples[5 * h + i], sequential.spent(0.05, i + 1)).high < 0 for i in range(5)
+        )
+        for h in range(8)
+    ]
+    assert flags.tolist() == alone
+    assert simulation.look_rules(samples[:4], np.zeros(4, dtype=bool), 0.0, SMALL) == {}
+    assert simulation.look_rules(2 * samples, np.zeros(40, dtype=bool), 0.0, SMALL) == {}, (
+        "times are no differences from -1 to 1"
+    )
+
+
+def test_a_sequence_drops_out_most_often_where_it_is_looked_at_with_a_level_too_high():
+    values = np.array([1.0, -1.0, 0.0, 0.0, 0.5, -0.25] * 6)
+    (row,) = simulation.sequence_coverage(values, MANY, name="v")
+    (loose,) = simulation.sequence_coverage(values, Setup(MANY.simulations, 1, alpha=0.9), name="v")
+    assert row["rate"] >= 0.95 > loose["rate"] and row["simulations"] == 1500
+    assert simulation.sequence_coverage([3.0, 0.0], MANY, name="v") == []
+
+
+def test_shared_documents_make_an_interval_over_questions_too_narrow():
+    """Twelve documents of eight questions that are alike: over questions far too narrow, over documents nearly right. Without a
+    tie between questions of a document both hold."""
+    rng = np.random.default_rng(3)
+    documents, setup = np.repeat([f"d{i:02d}" for i in range(12)], 8), Setup(simulations=600, n_resamples=400)
+    alike = np.repeat(rng.normal(0, 1, 12), 8) + rng.normal(0, 0.1, 96)
+    rates = lambda values: {
+        row["kind"]: row["rate"] for row in simulation.cluster_coverage(values, documents, setup, name="c")
+    }
+    dependent, apart = rates(alike), rates(rng.permutation(alike))
+    assert dependent["questions resampled"] < 0.65 and dependent["documents resampled"] > 0.85
+    assert apart["questions resampled"] > 0.88
+    assert simulation.cluster_coverage(alike[:40], documents[:40], setup, name="c") == [], (
+        "five documents have no such interval"
+    )
+
+
+def test_cluster_intervals_go_through_the_procedure_of_the_report():
+    rng = np.random.default_rng(4)
+    members = [rng.normal(size=n) for n in (3, 1, 7, 2, 5, 4, 6)]
+    drawn = rng.integers(0, 7, size=(5, 7))
+    low, high = simulation._cluster_bounds(drawn, members, SMALL)
+    samples = [np.concatenate([members[one] for one in row]) for row in drawn]
+    for i, row in enumerate(drawn):
+        groups = np.concatenate([[f"{place}"] * len(members[one]) for place, one in enumerate(row)])
+        own = clusters.clustered(samples[i], groups, n_resamples=500)
+        assert (low[i], high[i]) == pytest.approx((own.low, own.high), abs=1e-12)
+    ends = simulation._question_bounds(samples, SMALL)
+    for i, sample in enumerate(samples):
+        own = stats.interval(sample, n_resamples=500)
+        assert (ends[0][i], ends[1][i]) == pytest.approx((own.low, own.high), abs=1e-12)
+
+
+def test_areas_go_through_the_procedure_of_their_page_and_are_covered():
+    rng = np.random.default_rng(5)
+    signal = rng.random(50)
+    correct = rng.random(50) < signal
+    facts = pd.DataFrame({"system": "s", "query_id": [f"q{i:02d}" for i in range(50)]})
+    page = abstention.abstention(
+        facts.assign(signal="top_score", value=signal), facts.assign(answerable=True, correct=correct), seed=SMALL.seed, n_resamples=300
+    ).iloc[0]  # fmt: skip
+    again = abstention.areas(signal, correct, abstention.resamples(50, seed=SMALL.seed, n_resamples=300))
+    for kind in ("aurc", "augrc"):
+        assert np.quantile(again[kind], [0.025, 0.975]) == pytest.approx([page[f"{kind}_low"], page[f"{kind}_high"]])
+        assert abstention.areas(signal, correct)[kind][0] == pytest.approx(page[kind])
+    rows = {row["kind"]: row for row in simulation.area_coverage(signal, correct, Setup(300, 300), name="s")}
+    assert set(rows) == {"bootstrap of the AURC", "bootstrap of the AUGRC"}
+    assert all(0.85 < row["rate"] < 1 and row["simulations"] == 300 for row in rows.values())
+    short = simulation.area_coverage(signal, correct, Setup(300, 300, alpha=0.5), name="s")
+    assert all(row["rate"] < 0.7 for row in short)
+
+
 def test_power_at_the_minimum_detectable_effect_is_four_in_five():
     differences = np.random.default_rng(8).normal(0.02, 0.4, 80)
     rows = simulation.power(differences, [0.0, stats.mde(differences), 5.0], 0.03, MANY, name="p")
@@ -203,6 +298,13 @@ def test_a_study_without_comparisons_gives_empty_tables():
         simulation.rule_errors([], 0.03, SMALL, bool), simulation.power_at_mde([], 0.03, SMALL), simulation.first_curve([], 0.03, SMALL)[1],
     ):  # fmt: skip
         assert table.empty and len(table.columns) > 3
+    area = lambda answerable: simulation.areas_coverage(
+        pd.DataFrame(columns=["signal"]), study(), answerable, ["a"], SMALL, metric="p@7", rule="r"
+    )
+    nothing = area({})
+    with pytest.raises(BadInput, match="no scores of p@7"):
+        area({"q1": True})
+    assert nothing.empty and simulation.shared_coverage([], {}, SMALL).empty
     assert (
         simulation.sides([]) == []
         and simulation.pooled(simulation.rule_errors([], 0.03, SMALL, bool), ["of", "rule"]).empty
@@ -269,6 +371,11 @@ def test_the_answer_quotes_what_was_simulated():
         "A family of size 1 " in told
         and f"{called.set_index(['of', 'rule']).loc[('family', 'Holm'), 'rate']:.1%} of the samples" in told
     )
+    shared = simulation.shared_coverage(some, {f"q{i}": f"d{i % 7}" for i in range(20)}, SMALL)
+    whole = simulation.pooled(pd.concat([simulation.interval_coverage(some, SMALL, never), shared]), ["of", "kind"])
+    harder = stattables.simulation_answer(whole, level, called, simulation.power_at_mde(some, 0.03, SMALL), 0.05, 1)
+    assert f"one over documents in {shared['rate'][1]:.1%}." in harder and told[:60] == harder[:60]
+    assert "Looked at 5 times, the gate fails in vain in" in told and "whole documents" not in told
     assert stattables.simulation_answer(coverage, level, called, None, 0.05, 0).startswith(
         "No comparison of this study"
     )

@@ -23,7 +23,14 @@ def designated(scores):
 
 
 def test_tests_stand_side_by_side_for_those_that_ran(designated):
-    (row,) = stattables.side_by_side(designated, 0.05).to_dict("records")
+    """A design effect of 2.25 makes the smallest difference 1.5 times as large; one that is not known leaves a gap."""
+    known = pd.DataFrame({"number": [1], "design_effect": [2.25]})
+    (row,) = stattables.side_by_side(designated, 0.05, known).to_dict("records")
+    assert row["MDE, documents"] == pytest.approx(1.5 * row["MDE"])
+    assert row["needed, documents"] == pytest.approx(2.25 * row["questions needed"], abs=2)
+    for unknown in (known.head(0), known.assign(design_effect=np.nan)):
+        (gap,) = stattables.side_by_side(designated, 0.05, unknown).to_dict("records")
+        assert pd.isna(gap["MDE, documents"]) and pd.isna(gap["needed, documents"]) and gap["MDE"] == row["MDE"]
     assert (
         row["candidate − baseline"] == "1. s1 − s0" and row["agree"] == "yes" and row["test"] == "sign flip, 500 draws"
     )
@@ -48,6 +55,18 @@ def test_documents_in_words(scores, designated):
     assert stattables.clustered_sentence(few, 0).startswith("There are too few documents")
 
 
+def test_comparisons_say_how_much_of_both_sides_is_judged(designated):
+    summary = pd.DataFrame(
+        {"system": ["s0", "s1"], "rule": "chunk/contains", "origin": "human", "judged@10": [0.25, 0.5]}
+    )
+    with_judged = lambda rows, known: stattables.with_judged(views.differences(rows), rows, known)[
+        "judged@10 of both"
+    ].tolist()
+    assert with_judged(designated, summary) == ["50.0% and 25.0%", "not known and 25.0%"]  # candidate first
+    assert with_judged(designated, summary.drop(columns="judged@10")) == ["not known"] * 2
+    assert with_judged(designated.assign(rule="warm/total"), summary) == ["—"] * 2
+
+
 def test_the_forest_draws_both_intervals_and_skips_what_did_not_run(scores, designated):
     found = clusters.compare_designated(
         scores, designated, {f"q{n:02d}": f"d{n % 9}" for n in range(60)}, n_resamples=100
@@ -70,7 +89,9 @@ def test_a_claim_that_did_not_run_says_why_and_only_open_ones_ask_for_questions(
 def test_the_leaderboard_and_its_figure():
     board = board_of(noisy(1, [0.5, 0.51, 0.9]))
     rows = ranking.ranks(board, ranking.pairs(board, n_resamples=500), n_resamples=500)
-    shown = stattables.leaderboard(rows)
+    summary = pd.DataFrame({"system": ["s2", "s0"], "rule": "r", "origin": "human", "judged@10": [0.5, np.nan]})
+    shown = stattables.leaderboard(rows, summary, "r", "human")
+    assert shown.set_index("system")["judged@10"].to_dict() == {"s2": "50.0%", "s0": "not known", "s1": "not known"}
     assert shown["ranks not ruled out"].tolist() == ["1 to 1", "2 to 3", "2 to 3"] and shown["first in"][0] == "100%"
     figure = statfigures.rank_ranges(rows, caption="Words.")
     assert "s2 rank 1, range 1 to 1" in figure.alt and "le-series-1" in figure.svg

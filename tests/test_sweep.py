@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -14,7 +15,7 @@ from localeval.chunking import chunk_corpus
 from localeval.corpus import Corpus, Layout, make_document
 from localeval.embedding import CARDS
 from localeval.records import BadInput, Evidence, Hit, Query, Span, System
-from localeval.systems import Engines, Settings, grid, with_rerankers
+from localeval.systems import Engines, Settings, grid, named, with_rerankers
 
 TEXT = "Tea wants boiling water.\n\nA kiln wants a slow fire.\n\nBread wants time."
 
@@ -103,6 +104,13 @@ def test_grids_and_unknown_names():
     assert names == ["a/bm25", "a/hybrid:m", "b/bm25", "b/hybrid:m"]
     with pytest.raises(BadInput, match="unknown retriever 'bm52'; known: random, bm25"):
         grid(["a"], ["bm52"], [])
+    own = named(["b/dense-hnsw:minilm", "a/bm25"], ["a", "b"], 50)
+    assert [(one.name, one.depth) for one in own] == [("b/dense-hnsw:minilm", 50), ("a/bm25", 50)]
+    for wrong in ("c/bm25", "a/bm52", "a/dense", "a/bm25:minilm", "bm25", "a/dense:minilm+maxsim@10", 3):
+        with pytest.raises(
+            BadInput, match=f"system {re.escape(repr(wrong))}: write chunker/retriever|unknown embedder"
+        ):
+            named([wrong], ["a", "b"])
     deeper = with_rerankers([System("a", "hybrid", "m")], ["maxsim"], [10, 20])
     assert [system.name for system in deeper] == ["a/hybrid:m", "a/hybrid:m+maxsim@10", "a/hybrid:m+maxsim@20"]
 
@@ -139,7 +147,12 @@ def test_latency_is_a_distribution_by_stage():
         and row["mean_low"] < 40 < row["mean_high"]
         and row["p95_high"] == pytest.approx(100)
     )
+    assert (row["p50_low"], row["p50_high"]) == (pytest.approx(10), pytest.approx(100)), (
+        "four questions drawn four times"
+    )
+    assert row["p50_low"] <= row["p95_low"] <= row["p99_low"] < row["p99_high"] == pytest.approx(100)
     (shown,) = views.stages(stats.latency_table(timings)).to_dict("records")
+    assert shown["p50_ms"] == "20.0 [10.0, 100.0]" and shown["p99_ms"].startswith("100.0 [")
     assert shown["repeats_ms"] == "40.0 to 40.0" and shown["samples"] == "8 (indicative only)"
     assert shown["mean_ms"].startswith("40.0 [")
 
@@ -161,10 +174,15 @@ def test_wide_tables_carry_their_denominator():
     summary = pd.DataFrame({
         "system": "s", "rule": "chunk/contains", "metric": ["p@1", "rr"], "mean": [0.5, 1.0], "low": [0.25, np.nan], "high": [0.75, np.nan],
         "n": 20, "unreachable": 2, "mean_reachable": 0.55, "note": ["", "no variation, n = 20"],
+        "origin": "human",
     })  # fmt: skip
     (row,) = views.wide(summary, "chunk/contains", ["p@1", "rr"]).to_dict("records")
-    assert row == {"system": "s", "p@1": "0.50 [0.25, 0.75]", "rr": "1.00 (no variation)", "n": 20, "unreachable": 2}
-    assert "zero" in views.rule_caption("chunk/contains", "human")
+    figures = {"system": "s", "p@1": "0.50 [0.25, 0.75]", "rr": "1.00 (no variation)", "n": 20, "unreachable": 2}
+    assert row == figures | {"judged@10": "not known"}
+    (row,) = views.wide(summary.assign(**{"judged@10": 0.125}), "chunk/contains", ["p@1", "rr"]).to_dict("records")
+    assert row == figures | {"judged@10": "12.5%"}
+    caption = views.rule_caption("chunk/contains", "human")
+    assert "zero" in caption and "judged@10: share of the first units" in caption
 
 
 def test_a_fresh_process_is_timed_by_stage(engines, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from localeval import vectors
 from localeval.embedding import CARDS
 from localeval.records import BadInput
-from localeval.vectors import Store, VectorCache, packed
+from localeval.vectors import Store, VectorCache, packed, widened
 
 
 class Made:
@@ -62,9 +62,26 @@ def test_the_pass_for_tokens_serves_the_texts_own_vectors_too(tmp_path):
     assert model.asked == ["aaa", "", "bb"]
 
 
+def test_every_finite_number_of_sixteen_bits_is_widened_as_it_is():
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].reshape(-1, 4)
+    assert np.array_equal(widened(finite).view(np.uint32), finite.astype(np.float32).view(np.uint32)), (
+        "signed zeros too"
+    )
+    assert widened(finite[::2, 1:3]).tolist() == finite[::2, 1:3].astype(np.float32).tolist()
+    assert widened(finite[:0]).shape == (0, 4)
+
+
 def test_eight_bits_are_off_by_little(tmp_path):
     cache = VectorCache(tmp_path)
-    full, small = (cache.tokens(Made(), ["abc", "defg!"], kind) for kind in ("tokens", "tokens8"))
+    model, texts = Made(), ["abc", "defg!"]
+    alone = VectorCache(tmp_path / "alone").tokens(Made(), texts, "tokens8")
+    full, small = (cache.tokens(model, texts, kind) for kind in ("tokens", "tokens8"))
+    assert model.asked == texts, "made of those in sixteen bits, without the model"
+    assert all(np.array_equal(alone.of(place), small.of(place)) for place in range(2)), "and no different for it"
+    assert small.seconds >= full.seconds > 0
+    assert cache.tokens(model, ["abc", "hij"], "tokens8").of(0).tolist() == small.of(0).tolist()
+    assert model.asked == [*texts, "hij"], "what is not there in sixteen bits goes through the model"
     assert small.vectors.dtype == np.int8
     for place in range(2):
         assert np.abs(small.of(place) - full.of(place)).max() <= 1 / 254 + 1e-3

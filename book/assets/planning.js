@@ -30,6 +30,17 @@
     return area(shift - z) + area(-shift - z);
   };
 
+  /* The same where questions share documents: a design effect widens the spread by its root. */
+  const widened = (sd, design) => sd * Math.sqrt(Math.max(1, design));
+  function shared(design, n, effect, sd, alpha, power) {
+    if (design === null) return "";
+    const wide = widened(sd, design);
+    return (
+      ` Counting that questions share documents (design effect ${fixed(design, 2)}), the smallest is ${fixed(minimumEffect(n, wide, alpha, power), 3)}, ` +
+      `and ${questionsNeeded(effect, wide, alpha, power).toLocaleString("en")} questions are needed.`
+    );
+  }
+
   const mean = (row) => row.reduce((sum, value) => sum + value, 0) / row.length;
 
   /* Every system against the best of all: a row each with its state. */
@@ -64,6 +75,7 @@
     const plans = data.examples.plans.filter(
       (one) =>
         !near(minimumEffect(one.n, one.sd, one.alpha, one.power), one.mde) ||
+        !near(minimumEffect(one.n, widened(one.sd, one.design), one.alpha, one.power), one.shared) ||
         questionsNeeded(one.effect, one.sd, one.alpha, one.power) !== one.needed,
     );
     const chosen = data.examples.chosen.filter((one) => {
@@ -129,7 +141,8 @@
       said.textContent =
         `With ${n} questions the smallest true difference that is found in ${share} of studies is ${fixed(minimumEffect(n, sd, alpha, power), 3)}. ` +
         `A difference of ${fixed(effect, 3)} needs ${questionsNeeded(effect, sd, alpha, power).toLocaleString("en")} questions for that; ` +
-        `with ${n} it is found in ${fixed(100 * powerOf(effect, n, sd, alpha), 0)}% of them.`;
+        `with ${n} it is found in ${fixed(100 * powerOf(effect, n, sd, alpha), 0)}% of them.` +
+        shared(data.design, n, effect, sd, alpha, power);
     }
     box.append(...Object.values(parts).map((part) => part.box), said);
     show();

@@ -390,3 +390,9 @@ def compare(
         abstention(signals, own, seed=seed, n_resamples=n_resamples),
         at_coverage(signals, own, coverage, list(dict.fromkeys(signals["signal"]))),
     )
+
+
+def areas(signal: np.ndarray, correct: np.ndarray, times: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """`aurc` and `augrc` of every resample, by name, each (resamples,). times: of `resamples`; None: of the sample itself."""
+    counted = _counts(signal, ~np.asarray(correct, dtype=bool), times)
+    return {"aurc": _aurc(*counted), "augrc": _augrc(*counted)}

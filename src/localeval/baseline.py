@@ -17,7 +17,7 @@ from pathlib import Path
 from localeval import __version__, build, gold, grading, metrics, tables
 from localeval import corpus as corpora
 from localeval.gate import Settings
-from localeval.provenance import digest, digest_json, digest_path
+from localeval.provenance import digest, digest_json, digest_path, existing
 from localeval.records import BadInput, Evidence, Graded, Hit, Query, ScoringRule, Span, Verdict, near
 
 VERSION = 1
@@ -91,7 +91,8 @@ def folder_of(root: Path, study: str, given: str = "") -> str:
     """Where the run at hand lies, below the project: as given, else the base run of this machine, else what is published."""
     if given:
         if not (root / given).is_dir():
-            raise BadInput(f"{given}: no such folder; --run names the folder of a run, as runs/{study}/base")
+            what = "a file, and no folder" if (root / given).exists() else "no such folder"
+            raise BadInput(f"{given}: {what}; --run names the folder of a run, as runs/{study}/base")
         return (root / given).resolve().relative_to(root.resolve()).as_posix() if _inside(root, given) else given
     base = f"runs/{study}/base"
     for folder in (base, f"results/{study}"):
@@ -136,9 +137,7 @@ def read_run(root: Path, study: str, settings: Settings, folder: str = "") -> Ru
 
 
 def _file(path: Path) -> Path:
-    if not path.is_file():
-        raise BadInput(f"{path}: missing; run its notebook again")
-    return path
+    return existing(path, "run its notebook again")
 
 
 def _check_named(settings: Settings, queries: Iterable[Query], origin: str) -> None:
@@ -357,11 +356,10 @@ def _listed(rows: list, text) -> Iterator[str]:
 
 def read(path: Path, study: str) -> tuple[Side, dict]:
     """A baseline file as a side, and what it says of itself. One that does not hold together is bad input, by name."""
-    if not path.is_file():
-        raise BadInput(f"{path}: no baseline yet; make one: localeval baseline {study}")
+    existing(path, f"no baseline yet; make one: localeval baseline {study}")
     again = AGAIN.format(study=study)
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+        raw = json.loads(path.read_text(encoding="utf-8-sig"), parse_constant=_refuse, object_pairs_hook=_once)
         if raw["version"] != VERSION:
             raise BadInput(f"{path}: of version {raw['version']!r}, this is {VERSION}; {again}")
         if raw["study"] != study:
@@ -380,6 +378,15 @@ def read(path: Path, study: str) -> tuple[Side, dict]:
 
 def _refuse(word: str):
     raise ValueError(f"{word} is no number")
+
+
+def _once(pairs: list[tuple]) -> dict:
+    """An object of the file; JSON would silently keep the last of two values under one name."""
+    names = [name for name, _ in pairs]
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise ValueError(f"{twice!r} is given twice in one object")
+    return dict(pairs)
 
 
 def _one_line(error: Exception) -> str:

@@ -163,7 +163,7 @@ def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> lis
         given |= {key: value for key, value in overrides.items() if key in declared[name]}
         given = {"study": study} | given if "study" in declared[name] else given
         given |= _own_data(declared[name] | given, study)
-        reads = tuple(sources[name].metadata.get("localeval", {}).get("reads", ()))
+        reads = tuple(_facts(sources[name]).get("reads", ()))
         absent = [read for read in reads if read not in steps]
         if absent:
             missing = f"the notebook reads {absent[0]}, which this study does not run"
@@ -171,6 +171,12 @@ def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> lis
         key = _key(root, sources[name], declared[name] | given, [steps[read].key for read in reads])
         steps[name] = Step(study, name, given, reads, key)
     return list(steps.values())
+
+
+def _facts(source) -> dict:
+    """What a notebook says of itself: `reads`, the notebooks whose artefacts it opens; `data`, files it opens though no parameter names
+    them, `{study}` standing for the study's name."""
+    return source.metadata.get("localeval", {})
 
 
 def _own_data(effective: dict, study: str) -> dict:
@@ -199,11 +205,12 @@ def _key(root: Path, source, effective: dict, keys: list[str]) -> str:
     cells = [(cell.cell_type, cell.source, sorted(cell.metadata.get("tags", []))) for cell in source.cells]
     parameters = {name: value for name, value in effective.items() if name not in PLUMBING}
     modules = sorted(imported_modules(source))
+    named = {path: path.replace("{study}", effective.get("study", "")) for path in _facts(source).get("data", ())}
     pins = (root / "requirements.txt").read_bytes() if (root / "requirements.txt").is_file() else b""
     return digest(
         digest_json(cells), digest_json(parameters), *keys,
         *(part for path in modules for part in (path.name, path.read_bytes())),
-        *(digest_path(path) for path in _data(root, parameters)), pins,
+        *(digest_path(path) for path in _data(root, parameters | named)), pins,
     )  # fmt: skip
 
 

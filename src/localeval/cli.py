@@ -190,7 +190,7 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
         return 0
     report = leaderboard.read(root, arguments.study, check=arguments.check, strict=arguments.strict)
     commands.print_json(report) if arguments.json else commands.write("\n".join(leaderboard.lines(report)))
-    return int(arguments.check and report["problems"] > 0)
+    return 2 if report["unread"] else int(arguments.check and report["problems"] > 0)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -232,11 +232,12 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _book(arguments: argparse.Namespace) -> int:
-    from localeval import book, build
+    from localeval import book, build, leaderboard
     from localeval.tables import find_root
 
     root = find_root()
     staged, site = build.stage(root, root / "_build" / "stage"), root / "_build" / "html"
+    leaderboard.show(root, staged / "book" / "gate.md")
     sources = digest_path(staged) + digest_path(Path(book.__file__))
     stamp = root / "_build" / "html.key"
     if stamp.is_file() and stamp.read_text() == sources + digest_path(site):

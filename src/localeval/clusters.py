@@ -92,6 +92,16 @@ def design_effect(differences: np.ndarray, groups: np.ndarray) -> float:
     return float(count / (count - 1) * (residuals**2).sum() / n**2 / (differences.var(ddof=1) / n))
 
 
+def widened(sd: float, effect: float) -> float:
+    """The spread that independent questions would need to leave as much doubt: sd times the root of the design effect, and never less
+    than sd, for an effect below 1 is mostly chance. What is planned with it counts shared documents. NaN where the effect is not known.
+
+    >>> widened(0.4, 4.0), widened(0.4, 0.5)
+    (0.8, 0.4)
+    """
+    return sd * float(np.sqrt(np.maximum(1.0, effect)))
+
+
 def components(differences: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
     """Shares of the variance of the mean: within clusters, and between them. They sum to 1; NaN where they cannot be told apart.
 

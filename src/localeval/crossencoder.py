@@ -7,10 +7,7 @@ a score depend on the pairs beside it. Weights come from a folder, and nothing i
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from localeval.embedding import CARDS, ModelCard, files_digest, locate, needed, offline, verify
+from localeval.onnxmodel import export, graph, run, session
 from localeval.records import BadInput, Span, near
 from localeval.rerank import each_once
 
-OPSET = 17
 HOW = ("", "fp32", "int8", "torch")  # what may follow a model's name after a colon
 
 
@@ -157,8 +154,7 @@ class OnnxCrossEncoder:
         self.card = replace(card, sha256=verify(card, folder))
         self.pairs, self._text, self._threads = Pairs(card, folder, _config(folder)), text, threads
         self.reads = self.pairs.max_tokens
-        self._session = _session(graph(self.card, folder, cache, bits))
-        self._wanted = {one.name for one in self._session.get_inputs()}
+        self._session = session(exported(self.card, folder, cache, bits), 1)
 
     def __call__(self, query: str, spans: Sequence[Span]) -> np.ndarray:
         return each_once(self, query, spans, lambda some: self.logits(query, [self._text(span) for span in some]))
@@ -176,106 +172,36 @@ class OnnxCrossEncoder:
             return [score for _, score in sorted(zip(longest_first, found, strict=True))]
 
     def _logit(self, ids: Sequence[int], types: Sequence[int]) -> float:
-        tokens = np.array([ids], np.int64)
-        feed = {
-            "input_ids": tokens,
-            "attention_mask": np.ones_like(tokens),
-            "token_type_ids": np.array([types], np.int64),
-        }
-        ((logits,),) = self._session.run(None, {name: feed[name] for name in self._wanted})
-        return float(logits[0])
+        return float(run(self._session, ids, types)[0])
 
     def cut(self, query: str, spans: Sequence[Span]) -> np.ndarray:
         return self.pairs.cut(query, [self._text(span) for span in spans])
 
 
-def _session(path: Path):
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+def exported(card: ModelCard, folder: Path, cache: Path, bits: int = 32) -> Path:
+    """The model's graph, exported on first use, or its eight-bit form."""
+    stem = f"{card.name.replace('/', '-')}-{card.sha256[:12]}-{files_digest(folder)}-first"
+    make = lambda part: export(folder, "AutoModelForSequenceClassification", first_token, part)
+    return graph(cache / "onnx" / f"{stem}.onnx", make, bits == 8)
 
 
-def graph(card: ModelCard, folder: Path, cache: Path, bits: int = 32) -> Path:
-    """The model's graph, exported on first use, and its eight-bit form made from it. A file that is not as it was written is made again."""
-    stem = f"{card.name.replace('/', '-')}-{card.sha256[:12]}-{files_digest(folder)}-logit"
-    if bits == 32:
-        return _kept(cache / "onnx" / f"{stem}.onnx", lambda part: _export(folder, part))
-    whole = graph(card, folder, cache)
-    return _kept(cache / "onnx" / f"{stem}-int8.onnx", lambda part: _in_eight_bits(whole, part))
+def first_token(model, feed: dict):
+    """The logit of a classifier that reads the first token of its last layer only, so that only that token is computed there: its
+    query, its output and its feed-forward, from the keys and values of all. Any other kind of model is run as it is.
 
-
-def _kept(path: Path, make: Callable[[Path], None]) -> Path:
-    """A file with its own hash beside it, made where it is missing or not as it was written."""
-    signed = path.with_suffix(".sha256")
-    if path.is_file() and signed.is_file() and signed.read_text() == _digest(path):
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    try:
-        make(part)
-        signed.write_text(_digest(part))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _in_eight_bits(whole: Path, part: Path) -> None:
-    """Weights as int8 with a scale for each channel: one scale for a whole matrix loses far more."""
-    import logging
-
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    logging.getLogger().addFilter(_no_advice)
-    try:
-        quantize_dynamic(str(whole), str(part), weight_type=QuantType.QInt8, per_channel=True)
-    finally:
-        logging.getLogger().removeFilter(_no_advice)
-
-
-def _no_advice(record) -> bool:
-    return "pre-processing" not in record.getMessage()
-
-
-def _export(folder: Path, target: Path) -> None:
-    offline()
-    try:
-        import onnx  # noqa: F401
-        import torch
-        from transformers import AutoModelForSequenceClassification
-        from transformers.utils import logging
-    except ImportError as error:
-        raise BadInput(f"exporting a model needs {error.name}: pip install -r requirements.txt") from None
-    logging.disable_progress_bar()
-    options = {"local_files_only": True, "trust_remote_code": False, "attn_implementation": "eager"}
-    model = AutoModelForSequenceClassification.from_pretrained(str(folder), **options).eval()
-    ids = torch.ones(2, 8, dtype=torch.long)
-    feed = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if getattr(model.config, "type_vocab_size", 0) > 1:
-        feed["token_type_ids"] = torch.zeros_like(ids)
-
-    class Logit(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = model
-
-        def forward(self, *values):
-            return self.model(**dict(zip(feed, values, strict=True))).logits
-
-    axes = {name: {0: "batch", 1: "tokens"} for name in feed} | {"logits": {0: "batch"}}
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # the tracer warns of what it makes constant; the test against torch would see it
-        torch.onnx.export(
-            Logit(), tuple(feed.values()), str(target), dynamo=False, opset_version=OPSET, input_names=list(feed),
-            output_names=["logits"], dynamic_axes=axes,
-        )  # fmt: skip
+    model: of `transformers`; feed: its inputs, one text and no padding.
+    """
+    if model.config.model_type not in ("bert", "roberta", "xlm-roberta"):
+        return model(**feed).logits
+    body, states = model.base_model, model.base_model.embeddings(**feed)
+    *layers, last = body.encoder.layer
+    for layer in layers:
+        found = layer(states)
+        states = found[0] if isinstance(found, tuple) else found
+    first, reads = states[:, :1], last.attention.self
+    heads = lambda rows: rows.view(1, -1, reads.num_attention_heads, reads.attention_head_size).transpose(1, 2)
+    query, key, value = heads(reads.query(first)), heads(reads.key(states)), heads(reads.value(states))
+    weights = (query @ key.transpose(2, 3) * reads.attention_head_size**-0.5).softmax(-1)
+    seen = last.attention.output((weights @ value).transpose(1, 2).reshape(first.shape), first)
+    top = last.output(last.intermediate(seen), seen)
+    return model.classifier(top if body.pooler is None else body.pooler(top))

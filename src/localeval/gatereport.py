@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 from localeval import baseline as bases
 from localeval import build, gate, metrics, sequential
+from localeval.provenance import existing
 from localeval.records import BadInput, Verdict, near
 
 VERSION = 1  # of the JSON; a new field goes to the end, a changed meaning raises it
@@ -353,6 +354,7 @@ def make(root, study: str, folder: str, reason: str, look: int | None = None) ->
         )
     overrode = None
     if path.exists():
+        existing(path, "move it away, the baseline is written there")
         verdict = _verdict(root, study, folder, look)
         if gate.EXIT[verdict.status]:
             overrode = verdict

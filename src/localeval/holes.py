@@ -17,10 +17,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from localeval import metrics
+from localeval import judgements, metrics
 from localeval.corpus import Corpus
 from localeval.grading import Units, applicable, collapse, counts, grade
 from localeval.judgements import fingerprint
@@ -58,6 +59,7 @@ class Labels:
                 self._refused[one.query_id].append(one.span)
         self._keys: dict[Span, str] = {}
         self._counting: dict[tuple[Query, str], set[Span]] = {}
+        self._coarser: dict[tuple[str, Span], list[Span]] = {}
 
     @staticmethod
     def about_documents(rule: str) -> bool:
@@ -74,16 +76,46 @@ class Labels:
 
     def rank(self, hits: Sequence[Hit], query: Query, chunker: str) -> Ranking:
         """One ranking of one query. Queries without a value under the rule have no open units."""
-        units = self._units[chunker]
-        graded = grade(hits, query, self.rule, units)
+        graded = grade(hits, query, self.rule, self._units[chunker])
         if graded.status not in ("scored", "unreachable"):
             return Ranking(graded)
-        spans = [hit.span for hit in hits]
-        ranking = collapse(spans, units) if self.rule.unit in ("page", "document", "section") else spans
-        known, holding = {rank for rank, _ in graded.gains}, self._holding(query, chunker)
-        said, refused, left, seen = self._refused.get(query.query_id, ()), [], [], set()
+        refused, left = self._apart(self._ranked(hits, chunker), query, chunker)
+        gains = tuple(sorted((*graded.gains, *((rank, 0.0) for rank in refused))))
+        ideal = graded.ideal + (0.0,) * len(self._refused.get(query.query_id, ()))
+        return Ranking(replace(graded, gains=gains, ideal=ideal), left)
+
+    def share(self, hits: Sequence[Hit], query: Query, chunker: str, cut: int) -> float:
+        """`judged` of the ranking, without what a grade costs; NaN where nothing is ranked, or the query has no value under the rule."""
+        ranking = self._ranked(hits, chunker, cut)[:cut]
+        if not ranking or not any(applicable(item, self.rule) for item in query.evidence):
+            return float("nan")
+        return 1 - len(self._apart(ranking, query, chunker)[1]) / len(ranking)
+
+    def _ranked(self, hits: Sequence[Hit], chunker: str, first: int | None = None) -> list[Span]:
+        """What the rule ranks, in order; only as many as `first`. Which coarser unit a hit becomes is looked up once."""
+        if self.rule.unit not in ("page", "document", "section"):
+            return [hit.span for hit in hits[:first]]
+        found: dict[Span, None] = {}
+        for hit in hits:
+            key = chunker, hit.span
+            if key not in self._coarser:
+                self._coarser[key] = collapse([hit.span], self._units[chunker])
+            found.update(dict.fromkeys(self._coarser[key]))
+            if len(found) == first:
+                break
+        return list(found)
+
+    def _apart(self, ranking: Sequence[Span], query: Query, chunker: str):
+        """What does not count for the query: ranks of refused units, and (rank, unit, key) of open ones."""
+        holding, said, refused, left, seen = (
+            self._holding(query, chunker),
+            self._refused.get(query.query_id, ()),
+            [],
+            [],
+            set(),
+        )
         for rank, span in enumerate(ranking, 1):
-            if rank in known or span in holding:
+            if span in holding:
                 continue
             key = self.key(span)
             if key in seen and not self.whole:
@@ -93,9 +125,7 @@ class Labels:
                 refused.append(rank)
             else:
                 left.append((rank, span, key))
-        gains = tuple(sorted((*graded.gains, *((rank, 0.0) for rank in refused))))
-        ideal = graded.ideal + (0.0,) * len(said)
-        return Ranking(replace(graded, gains=gains, ideal=ideal), tuple(left))
+        return refused, tuple(left)
 
     def _holding(self, query: Query, chunker: str) -> set[Span]:
         """Every unit of the chunker that counts for the query, copies of their texts among them; looked up once."""
@@ -154,6 +184,35 @@ def judged(ranking: Ranking, cut: int) -> float:
     """Share of the first `cut` hits that hold evidence or were refused by a person; texts that came before count as what they were."""
     shown = min(cut, ranking.graded.ranked)
     return 1 - sum(rank <= cut for rank, _, _ in ranking.open) / shown if shown else float("nan")
+
+
+def beside(
+    summary, hits: dict, queries: Sequence[Query], units: dict[tuple[str, str], Units], corpus: Corpus, path: Path
+):
+    """A table like `metrics.csv` with one more column, `metrics.JUDGED`: how much of what a score rests on somebody has looked at.
+
+    Mean over the questions of the row's origin of the share of the first ten units, as the row's rule ranks them, that hold evidence or
+    were refused by a person. path: of the judgements, of which there need be none; answers that they found count here whether or not the
+    scores take them. NaN where the system has no hits, or no question has a value under the rule.
+    """
+    said = judgements.load(path, corpus, queries)
+    label, asked = labeller(units, corpus, said), judgements.with_answers(queries, said)
+    names, shares = chunkers(hits), {}
+    for rule, of_rule in summary.groupby("rule", sort=False):
+        labels = label(rule)
+        for system, origin in dict.fromkeys(zip(of_rule["system"], of_rule["origin"], strict=True)):
+            own = [query for query in asked if query.origin == origin]
+            shares[system, rule, origin] = judged_share(labels, hits, own, system, names.get(system, ""))
+    keys = zip(summary["system"], summary["rule"], summary["origin"], strict=True)
+    return summary.assign(**{metrics.JUDGED: [shares[key] for key in keys]})
+
+
+def judged_share(labels: Labels, hits: dict, queries: Sequence[Query], system: str, chunker: str) -> float:
+    """Mean of `Labels.share` at the cut of `metrics.JUDGED` over the questions that one system has hits for."""
+    cut = metrics.parse(metrics.JUDGED)[1]
+    found = [(hits[system, query.query_id], query) for query in queries if (system, query.query_id) in hits]
+    values = [labels.share(ranked, query, chunker, cut) for ranked, query in found]
+    return _mean(value for value in values if value == value)
 
 
 def pooled(found: Rankings, cut: int) -> Rankings:

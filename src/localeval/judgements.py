@@ -27,11 +27,19 @@ from pathlib import Path
 
 from localeval.corpus import Corpus
 from localeval.gold import GRADES, SHOWN, anchor, find_quote
+from localeval.provenance import existing
 from localeval.records import SOURCES, BadInput, Evidence, Judgement, Query, Span, near
 
+HOME = "data/{study}/judgments.jsonl"  # where `localeval judge` keeps them
 ENDS = 60  # characters kept of both ends of a judged unit
 KEYS = ("query_id", "question", "span", "grade", "by", "date", "answer", "quote", "until", "sha256", "source")
 ASKED = ("grade", "answer", "by", "date")  # columns of a worklist that a person fills in
+
+
+def chosen(path: Path, study: str) -> Path:
+    """The file that a parameter names. It has to be there, unless it is the study's own, which need not be there yet."""
+    own = path.as_posix().endswith(f"/{HOME.format(study=study)}") and not path.exists()
+    return path if own else existing(path, "'judgments' must name a file of judgements, as 'localeval judge' writes it")
 
 
 def load(path: Path, corpus: Corpus, queries: Sequence[Query]) -> list[Judgement]:
@@ -81,9 +89,8 @@ def _agreeing(found: Sequence[tuple[str, Judgement]]) -> None:
 
 def answered(path: Path, corpus: Corpus, queries: Sequence[Query]) -> list[Query]:
     """The questions with the answers of this file as further evidence; here the file has to be there."""
-    if not path.is_file():
-        raise BadInput(f"{path}: no such file; 'judged_answers' must name a file of judgements, or be empty")
-    return with_answers(queries, load(path, corpus, queries))
+    found = load(existing(path, "'judged_answers' must name a file of judgements, or be empty"), corpus, queries)
+    return with_answers(queries, found)
 
 
 def _objects(path: Path) -> Iterable[tuple[str, dict]]:
@@ -252,8 +259,7 @@ def read_worklist(
 
 
 def _worklist_lines(path: Path) -> Iterable[tuple[str, dict]]:
-    if not path.is_file():
-        raise BadInput(f"{path}: no such file; name a worklist that somebody filled in")
+    existing(path, "name a worklist that somebody filled in")
     if path.suffix != ".csv":
         yield from _objects(path)
         return

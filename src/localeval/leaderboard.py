@@ -7,10 +7,11 @@ its metrics. The check derives every number again, and asks whether these gains 
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -18,14 +19,14 @@ from pathlib import Path
 
 import yaml
 
-from localeval import __version__, build, gold, grading, metrics, stats, tables
+from localeval import __version__, build, gold, grading, holes, judgements, metrics, stats, tables
 from localeval import baseline as bases
 from localeval import corpus as corpora
 from localeval.embedding import CARDS
 from localeval.gate import Settings
 from localeval.gatereport import read_settings
-from localeval.provenance import digest, digest_path
-from localeval.records import BadInput, Graded, Query, ScoringRule, Span, near
+from localeval.provenance import digest, digest_path, existing
+from localeval.records import BadInput, Graded, Judgement, Query, ScoringRule, Span, Unit, near
 from localeval.systems import LEARNED
 
 FOLDER = "leaderboard"
@@ -38,7 +39,8 @@ KEYS = ("version", "name", "study", "system", "harness", "corpus", "gold", "crea
 VERSION = 1
 CONTACT = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|https?://|www\.|\+\d[\d ()-]{7,}")
 RECORDED = ("machine", "versions", "settings", "key")
-ROUNDING = 1e-9
+RERUN = "run its notebook again"
+LONGER = 2.0  # chunks of a submission may be so many times as long, on average, as those of the study's longest chunker
 WHOLE = 0.9  # share of the corpus's characters, white space aside, that chunks of a submission should hold
 
 
@@ -58,6 +60,12 @@ class Study:
     corpus: corpora.Corpus
     queries: dict[str, Query]
     chunks: dict[str, list]
+    judgments: Path
+
+    @cached_property
+    def said(self) -> list[Judgement]:
+        """What people said of single hits; none where nobody did."""
+        return judgements.load(self.judgments, self.corpus, list(self.queries.values()))
 
     @cached_property
     def gold(self) -> str:
@@ -82,16 +90,16 @@ def gold_digest(queries: Iterable[Query]) -> str:
 def study_at(root: Path, study: str, folder: str = "") -> Study:
     """Corpus, questions and chunks of a study, from its run at hand or its published results."""
     at = root / bases.folder_of(root, study, folder)
-    read = corpora.read_jsonl(_needed(at / "10_ingest/documents.jsonl"), at / "10_ingest/unread.csv")
-    queries = gold.read_resolved(_needed(at / "20_gold/queries.jsonl"))
-    chunks = tables.read_units(_needed(at / "10_ingest/units.jsonl"))
-    return Study(corpora.fingerprint(read.documents), read, {one.query_id: one for one in queries}, chunks)
-
-
-def _needed(path: Path) -> Path:
-    if not path.is_file():
-        raise BadInput(f"{path}: missing; run its notebook again")
-    return path
+    read = corpora.read_jsonl(existing(at / "10_ingest/documents.jsonl", RERUN), at / "10_ingest/unread.csv")
+    queries = gold.read_resolved(existing(at / "20_gold/queries.jsonl", RERUN))
+    chunks = tables.read_units(existing(at / "10_ingest/units.jsonl", RERUN))
+    return Study(
+        corpora.fingerprint(read.documents),
+        read,
+        {one.query_id: one for one in queries},
+        chunks,
+        root / judgements.HOME.format(study=study),
+    )
 
 
 @dataclass(frozen=True)
@@ -346,6 +354,18 @@ def _chunks(one: Submission, now: Study) -> Iterator[Finding]:
                 "warning",
                 f"{UNITS}: the chunks hold {share:.0%} of the corpus; what they leave out cannot be a wrong hit",
             )
+        longest = max((_mean_length(units) for units in now.chunks.values()), default=math.inf)
+        times = _mean_length(one.chunks) / longest
+        if times > LONGER:
+            yield Finding(
+                "warning",
+                f"{UNITS}: the chunks are {times:.1f} times as long as the longest of the study's chunkers; a chunk that is most of a "
+                "document holds evidence that nobody found in it",
+            )
+
+
+def _mean_length(chunks: Sequence[Unit]) -> float:
+    return sum(len(unit.span) for unit in chunks) / max(1, len(chunks))
 
 
 def _rankings(one: Submission, now: Study) -> Iterator[Finding]:
@@ -398,16 +418,25 @@ def folders(root: Path, study: str = "") -> list[Path]:
 
 
 def read(root: Path, study: str = "", *, check: bool = True, strict: bool = False) -> dict:
-    """Every board with its rows, and every finding. A submission with a problem is named and not ranked, checked or not."""
+    """Every board with its rows, and every finding. A submission with a problem is named and not ranked, checked or not; a board that
+    cannot be read stops no other, and is named under `unread`."""
     studies: dict[str, list[Path]] = {}
     for folder in folders(root, study):
         studies.setdefault(folder.parent.name, []).append(folder)
-    boards = [_board(root, name, some, strict) for name, some in studies.items()]
+    boards, unread = [], []
+    for name, some in studies.items():
+        try:
+            boards.append(_board(root, name, some, strict))
+        except BadInput as error:
+            if study:
+                raise
+            unread.append({"study": name, "reason": str(error)})  # and the other boards are shown all the same
     findings = [one for board in boards for one in board.pop("findings")]
     problems = sum(one["level"] == "problem" or strict for one in findings)
     return {
         "version": VERSION,
         "boards": boards,
+        "unread": unread,
         "findings": findings,
         "problems": problems,
         "checked": check,
@@ -430,7 +459,10 @@ def _board(root: Path, study: str, some: list[Path], strict: bool) -> dict:
             rows.append({"name": folder.name, "left_out": bad[0]})
             continue
         values[folder.name] = own
-        rows.append({"name": folder.name} | _row(folder, own, asks.metric))
+        one = open_submission(folder)
+        rows.append(
+            {"name": folder.name} | _row(one, own, asks.metric) | {metrics.JUDGED: judged(one, now, asks.rule, origin)}
+        )
     ranges = ranked(values, asks, origin)
     shown = [
         row | {"rank_low": ranges[row["name"]][0], "rank_high": ranges[row["name"]][1]} for row in rows if "mean" in row
@@ -456,11 +488,22 @@ def values_of(folder: Path, asks: Settings, origin: str) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _row(folder: Path, values: Mapping[str, float], metric: str) -> dict:
-    one = open_submission(folder)
+def judged(one: Submission, now: Study, rule: str, origin: str) -> float:
+    """`holes.judged_share` of a submission by the judgements of the study at hand; NaN where its rankings did not come along."""
+    if not (one.folder / HITS).is_file():
+        return math.nan
+    units = {(one.chunker, ScoringRule.parse(rule).unit): _units(one, now, ScoringRule.parse(rule))}
+    asked = [query for query in judgements.with_answers(now.queries.values(), now.said) if query.origin == origin]
+    hits = tables.read_hits(one.folder / HITS)
+    return holes.judged_share(
+        holes.labeller(units, now.corpus, now.said)(rule), hits, asked, one.row["system"], one.chunker
+    )
+
+
+def _row(one: Submission, values: Mapping[str, float], metric: str) -> dict:
     ordered = [values[name] for name in sorted(values)]
     got = stats.interval(ordered, binary=metrics.is_binary(metric))
-    checked = "from its rankings" if (folder / HITS).is_file() else "possible gains only"
+    checked = "from its rankings" if (one.folder / HITS).is_file() else "possible gains only"
     return {"system": one.row["system"], "mean": got.mean, "low": got.low, "high": got.high, "n": got.n, "note": got.note,
             "gains": checked, "harness": str(one.about["harness"]), "weights": one.about["weights"]}  # fmt: skip
 
@@ -481,29 +524,68 @@ def ranked(values: Mapping[str, Mapping[str, float]], asks: Settings, origin: st
     return {row.system: (int(row.rank_low), int(row.rank_high)) for row in table.itertuples()}
 
 
+EXPLAINED = (
+    "Order: mean, then name. Ranks: those that this many questions do not rule out, all pairs compared together at alpha {alpha:g}. "
+    f"{metrics.JUDGED}: share of the first units that hold marked evidence or that a person read and refused."
+)
+
+
 def lines(report: dict) -> Iterator[str]:
     """The boards as text, then what was found."""
-    if not report["boards"]:
+    yield from (f"{one['study']}: no board: {one['reason']}\n" for one in report["unread"])
+    if not report["boards"] and not report["unread"]:
         yield f"no submission yet; make one: localeval leaderboard STUDY --export SYSTEM (writes {FOLDER}/STUDY/NAME)"
     for board in report["boards"]:
         yield f"{board['study']}: {board['metric']} under {board['rule']}, {board['origin']} questions"
         width = max(4, *(len(row["name"]) for row in (*board["rows"], *board["left_out"]))) + 2
-        yield f"{'name':<{width}}{'ranks':<8}{'mean':>7}  {'95 % interval':<18}{'n':>4}  gains"
+        yield f"{'name':<{width}}{'ranks':<8}{'mean':>7}  {'95 % interval':<18}{'n':>4}  {metrics.JUDGED:<11}gains"
         for row in board["rows"]:
-            ranks = (
-                f"{row['rank_low']}-{row['rank_high']}" if row["rank_low"] < row["rank_high"] else f"{row['rank_low']}"
-            )
-            ends = f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] == row["low"] else row["note"]
-            yield f"{row['name']:<{width}}{ranks:<8}{row['mean']:>7.4f}  {ends:<18}{row['n']:>4}  {row['gains']}"
+            ranks, mean, ends, n, share, gains = _cells(row)
+            yield f"{row['name']:<{width}}{ranks:<8}{mean:>7.4f}  {ends:<18}{n:>4}  {share:<11}{gains}"
         yield from (f"{row['name']:<{width}}not ranked: {row['left_out']}" for row in board["left_out"])
-        yield (
-            "order: mean, then name. Ranks: those that this many questions do not rule out, "
-            f"all pairs compared together at alpha {board['alpha']:g}\n"
-        )
+        yield f"{EXPLAINED.format(**board)}\n"
     if report["checked"]:
         yield from (f"{one['level']}: {one['folder']}: {one['text']}" for one in report["findings"])
         warnings = len(report["findings"]) - sum(one["level"] == "problem" for one in report["findings"])
         yield f"check: {report['problems']} problems, {warnings} warnings{' (strict)' if report['strict'] else ''}"
+
+
+MARK = "<!-- boards -->"  # where a page of the book shows them
+
+
+def show(root: Path, page: Path) -> None:
+    """Puts every board of the project, checked just now, in place of MARK in a page that the site is built from."""
+    text = page.read_text(encoding="utf-8")
+    if MARK in text:
+        told = read(root) if (root / FOLDER).is_dir() else {"boards": [], "unread": []}
+        page.write_text(text.replace(MARK, "\n\n".join(_shown(told)) or "Nothing was submitted yet."), encoding="utf-8")
+
+
+def _shown(told: dict) -> Iterator[str]:
+    import pandas as pd
+
+    from localeval import report
+
+    for board in told["boards"]:
+        rows = [(row["name"], *_cells(row)) for row in board["rows"]]
+        frame = pd.DataFrame(rows, columns=["name", "ranks", "mean", "95 % interval", "n", metrics.JUDGED, "gains"])
+        said = (
+            f"Submitted for {board['study']}: {board['metric']} under {board['rule']}, {board['origin']} questions, from the gains, each "
+            f"checked when this page was built. {EXPLAINED.format(**board)}"
+        )
+        yield report.table(frame, said, formats={"mean": ".4f"}).html
+        yield from (f"`{row['name']}` is not ranked: `{row['left_out']}`" for row in board["left_out"])
+    yield from (
+        f"`{one['study']}` has no board: `{one['reason'].replace(str(Path.cwd()), '.')}`" for one in told["unread"]
+    )
+
+
+def _cells(row: Mapping) -> tuple:
+    """What both the terminal and the page show of a row: ranks, mean, interval, n, share judged, how its gains were checked."""
+    ranks = f"{row['rank_low']}-{row['rank_high']}" if row["rank_low"] < row["rank_high"] else f"{row['rank_low']}"
+    ends = f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] == row["low"] else row["note"]
+    share = f"{row[metrics.JUDGED]:.1%}" if row[metrics.JUDGED] == row[metrics.JUDGED] else "not known"
+    return ranks, row["mean"], ends, row["n"], share, row["gains"]
 
 
 # Making a submission
@@ -562,7 +644,7 @@ def _fill(part: Path, at: Path, notebook: str, row: dict) -> None:
 
 def _describe(part: Path, now: Study, at: Path, notebook: str, row: dict, study: str, name: str) -> None:
     """submission.yml and provenance.json. The hash of weights is that of the model's card; one that is not pinned stays open."""
-    record = json.loads(_needed(at / notebook / "provenance.json").read_text(encoding="utf-8"))
+    record = json.loads(existing(at / notebook / "provenance.json", RERUN).read_text(encoding="utf-8"))
     kept = {key: record.get(key) for key in RECORDED}
     signed = {path.name: digest_path(path) for path in sorted(part.iterdir())}
     made = kept | {"fingerprint": now.fingerprint, "artefacts": signed, "notebook": notebook}

@@ -159,11 +159,11 @@ class TermMatrix:
 def rank_found(spans: Sequence[Span], scores: np.ndarray, found: np.ndarray, k: int) -> list[Hit]:
     """`rank` over the texts that were found, without sorting those that cannot be among the first k.
 
-    The best of each of 4 k runs of texts are scores of texts, so the k-th of them is one that k texts reach.
+    The best of each of 4 k groups of texts are scores of texts, so the k-th of them is one that k texts reach.
     """
-    run = len(scores) // (4 * k)
-    if run > 1:
-        best = np.maximum.reduceat(scores, np.arange(0, len(scores), run))
+    each = len(scores) // (4 * k)
+    if each > 1:
+        best = scores[: each * 4 * k].reshape(each, -1).max(axis=0)
         kth = np.partition(best, len(best) - k)[len(best) - k]
         if kth > TIE:  # scores are positive where a text was found
             places = np.flatnonzero(scores >= kth - TIE)

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -48,7 +48,7 @@ class OnnxEmbedder:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._graph = exported(self.card, folder, cache)
-        self._queries = _session(self._graph, threads)
+        self._queries = session(self._graph, threads)
 
     @property
     def settings(self) -> dict:
@@ -60,7 +60,7 @@ class OnnxEmbedder:
 
     @cached_property
     def _passages(self):
-        return _session(self._graph, 1)
+        return session(self._graph, 1)
 
     def encode(self, texts: Sequence[str], role: str = "passage") -> np.ndarray:
         """(n, d) float32 unit vectors. A text that gives no finite vector raises, naming its position."""
@@ -108,21 +108,26 @@ class OnnxEmbedder:
 
     def _vectors(self, session, ids: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Pooled vector, and token vectors without those of the first and last special token."""
-        tokens = np.array([ids], np.int64)
-        feed = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
-        wanted = {one.name for one in session.get_inputs()}
-        ((states,),) = session.run(None, {name: value for name, value in feed.items() if name in wanted})
+        states = run(session, ids, [0] * len(ids))
         pooled = states[0] if self._pool == "cls" else states.mean(axis=0)
         return unit_rows(pooled[None])[0], unit_rows(states[1:-1]).astype(np.float16)
 
 
-def _session(graph: Path, threads: int):
+def session(graph: Path, threads: int):
+    """A graph under ONNX Runtime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads leave the core to others
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+
+def run(session, ids: Sequence[int], types: Sequence[int]) -> np.ndarray:
+    """What a graph gives for the tokens of one text and their types, without the axis of texts."""
+    feed = {"input_ids": np.array([ids], np.int64), "token_type_ids": np.array([types], np.int64)}
+    ((found,),) = session.run(None, {one.name: feed[one.name] for one in session.get_inputs()})
+    return found
 
 
 def _json(path: Path):
@@ -164,14 +169,19 @@ def _reads(folder: Path, otherwise: int) -> int:
 
 def exported(card: ModelCard, folder: Path, cache: Path) -> Path:
     """The graph of the model's transformer, exported on first use; of an int8 card, with its weights in eight bits."""
-    name = card.reference or card.name
-    graph = cache / "onnx" / f"{name}-{card.sha256[:12]}-{files_digest(folder)}.onnx"
-    kept(graph, lambda part: _export(folder, part))
-    if card.precision == "float32":
-        return graph
-    small = graph.with_name(f"{graph.stem}-{card.precision}-{importlib.metadata.version('onnxruntime')}.onnx")
-    kept(small, lambda part: _quantise(graph, part))
-    return small
+    name = f"{card.reference or card.name}-{card.sha256[:12]}-{files_digest(folder)}-alone"
+    make = lambda part: export(folder, "AutoModel", lambda model, feed: model(**feed).last_hidden_state, part)
+    return graph(cache / "onnx" / f"{name}.onnx", make, card.precision == "int8")
+
+
+def graph(path: Path, make: Callable[[Path], None], small: bool) -> Path:
+    """A graph that `make` writes once, and with `small` the one with weights in eight bits that is made of it."""
+    kept(path, make)
+    if not small:
+        return path
+    eight = path.with_name(f"{path.stem}-int8-{importlib.metadata.version('onnxruntime')}.onnx")
+    kept(eight, lambda part: _quantise(path, part))
+    return eight
 
 
 def _quantise(graph: Path, target: Path) -> None:
@@ -194,37 +204,38 @@ def _quantise(graph: Path, target: Path) -> None:
         logging.disable(level)
 
 
-def _export(folder: Path, target: Path) -> None:
+def export(folder: Path, kind: str, forward: Callable[[object, dict], object], target: Path) -> None:
+    """Writes what `forward` makes of a model and the tokens of one text.
+
+    kind: the class of `transformers` that loads it. There is one text and hence no padding, so that the graph has no mask: adding
+    zeros to the scores of every attention takes a twentieth of the time.
+    """
     offline()
     try:
         import onnx  # noqa: F401
         import torch
-        from transformers import AutoModel
-        from transformers.utils import logging as messages
+        import transformers
     except ImportError as error:
         raise BadInput(f"exporting a model needs {error.name}: pip install -r requirements.txt") from None
-    messages.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()
     options = {"local_files_only": True, "trust_remote_code": False, "attn_implementation": "eager"}
-    model = AutoModel.from_pretrained(str(folder), **options).eval()
-    ids = torch.ones(2, 8, dtype=torch.long)
-    feed = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    model = getattr(transformers, kind).from_pretrained(str(folder), **options).eval()
+    feed = {"input_ids": torch.ones(1, 8, dtype=torch.long)}
     if getattr(model.config, "type_vocab_size", 0) > 1:
-        feed["token_type_ids"] = torch.zeros_like(ids)
+        feed["token_type_ids"] = torch.zeros_like(feed["input_ids"])
 
-    class Transformer(torch.nn.Module):
+    class Forward(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.model = model
 
         def forward(self, *values):
-            return self.model(**dict(zip(feed, values, strict=True))).last_hidden_state
+            return forward(self.model, dict(zip(feed, values, strict=True)))
 
-    axes = {name: {0: "batch", 1: "tokens"} for name in (*feed, "last_hidden_state")}
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # the tracer warns of what it makes constant; the test against torch would see it
+        # the tracer warns of what it makes constant; the tests against torch would see it
+        warnings.simplefilter("ignore")
         torch.onnx.export(
-            Transformer(), tuple(feed.values()), str(target), dynamo=False, opset_version=OPSET, input_names=list(feed),
-            output_names=["last_hidden_state"], dynamic_axes=axes,
+            Forward(), tuple(feed.values()), str(target), dynamo=False, opset_version=OPSET, input_names=list(feed),
+            output_names=["found"], dynamic_axes={name: {1: "tokens"} for name in feed},
         )  # fmt: skip

@@ -15,9 +15,9 @@ from math import sqrt
 import numpy as np
 import pandas as pd
 
-from localeval import stats
+from localeval import clusters, stats
 from localeval.metrics import measure
-from localeval.records import Graded
+from localeval.records import BadInput, Graded, near
 
 ALPHA, POWER = 0.05, 0.8
 SCALE = 1000  # values are kept to three decimals, as whole numbers
@@ -40,12 +40,33 @@ def minimum_effect(n: int, sd: float, alpha: float = ALPHA, power: float = POWER
     return _sum_of_z(alpha, power) * sd / sqrt(n)
 
 
-def needed_table(sd: float, effects: Sequence[float], alpha: float = ALPHA, power: float = POWER) -> pd.DataFrame:
-    """Questions needed for each effect, at half, at once and at twice the spread. Columns: true difference, sd ... (each a spread)."""
+def needed_table(
+    sd: float, effects: Sequence[float], alpha: float = ALPHA, power: float = POWER, design: float | None = None
+) -> pd.DataFrame:
+    """Questions needed for each effect, at half, at once and at twice the spread. Columns: true difference, sd ... (each a spread).
+
+    design: the design effect of shared documents; then a last column says what it makes of the spread at once.
+    """
+    wrong = [
+        effect
+        for effect in effects
+        if isinstance(effect, bool) or not isinstance(effect, int | float) or not effect > 0
+    ]
+    if wrong or not effects:
+        raise BadInput(
+            f"effects: {wrong[0]!r} is no difference above 0"
+            if wrong
+            else "effects: name at least one difference above 0"
+        )
     table = pd.DataFrame({"true difference": list(effects)})
     for spread in dict.fromkeys(round(sd * factor, 3) for factor in (0.5, 1, 2)):
         table[f"questions, sd {spread:g}"] = [
             stats.questions_needed(spread, e, alpha=alpha, power=power) for e in effects
+        ]
+    if design is not None:
+        wide = clusters.widened(sd, design)
+        table[f"questions, sd {sd:.3g}, shared documents"] = [
+            stats.questions_needed(wide, e, alpha=alpha, power=power) for e in effects
         ]
     return table
 
@@ -76,6 +97,9 @@ def values_at(
     totals: rows of the latency table with phase total. leave_out: names that are no systems, such as shuffled ones. Of more than `most`
     systems those with the highest means are kept.
     """
+    known = dict.fromkeys(own for _, own in graded)
+    if known and rule not in known:
+        raise BadInput(f"rule: nothing is graded under {rule!r}{near(rule, known)}; graded are {', '.join(known)}")
     times = dict(zip(totals["system"], totals["p95_ms"], strict=True))
     names = [name for (name, own) in graded if own == rule and name in times and name not in leave_out]
     by_cut = {}
@@ -147,6 +171,8 @@ def worked_examples(values: Values, n: int, sd: float) -> dict:
             **dict(zip(("n", "sd", "alpha", "power", "effect"), (size, spread, alpha, power, effect), strict=True)),
             "mde": minimum_effect(size, spread, alpha, power),
             "needed": stats.questions_needed(spread, effect, alpha=alpha, power=power),
+            "design": 1 + size / 100,
+            "shared": minimum_effect(size, clusters.widened(spread, 1 + size / 100), alpha, power),
         }
         for size, spread, alpha, power, effect in settings
     ]
@@ -167,7 +193,7 @@ def worked_examples(values: Values, n: int, sd: float) -> dict:
     return {"plans": plans, "chosen": chosen}
 
 
-def data(values: Values, *, n: int, sd: float, budget_ms: float, margin: float) -> dict:
+def data(values: Values, *, n: int, sd: float, budget_ms: float, margin: float, design: float | None = None) -> dict:
     """Everything that the page's script needs, as plain lists and numbers; values as whole thousandths, a row a system."""
     from scipy.special import stdtrit
 
@@ -175,7 +201,15 @@ def data(values: Values, *, n: int, sd: float, budget_ms: float, margin: float) 
         str(cut): [(row * SCALE).round().astype(int).tolist() for row in table] for cut, table in values.values.items()
     }
     degrees = values.n - 1
-    start = {"n": n, "sd": round(sd, 3), "alpha": ALPHA, "power": POWER, "budget": budget_ms, "margin": margin}
+    start = {
+        "n": n,
+        "sd": round(sd, 3),
+        "alpha": ALPHA,
+        "power": POWER,
+        "budget": budget_ms,
+        "margin": margin,
+        "design": design,
+    }
     quantile = float(stdtrit(degrees, 1 - ALPHA)) if degrees > 0 else None
     whole = {"metric": values.metric, "scale": SCALE, "t": quantile, "systems": list(values.systems)}
     return start | whole | {"p95": list(values.p95_ms), "values": table, "examples": worked_examples(values, n, sd)}
@@ -190,11 +224,26 @@ def typical(comparisons: pd.DataFrame, metric: str = "", origin: str = "") -> tu
     made = comparisons[comparisons["mde"].notna() & (comparisons["n"] > 1)]
     for column, wanted in (("metric", metric), ("origin", origin)):
         if wanted:
-            made = made[made[column].str.partition("@")[0] == wanted.partition("@")[0]]
+            made = made[made[column].map(_without_cut) == _without_cut(wanted)]
     made = made[made["designated"]] if len(made) and made["designated"].any() else made
     if made.empty:
         return 100, 0.4, False
     return int(made["n"].max()), float((made["mde"] * np.sqrt(made["n"]) / 2.8).median()), True
+
+
+def _without_cut(metric: str) -> str:
+    return metric.partition("@")[0]
+
+
+def typical_design(documents: pd.DataFrame, metric: str = "", origin: str = "") -> float | None:
+    """The median design effect of the comparisons that `typical` looks at, none below 1; None where it is not known.
+
+    documents: the table `documents.csv` of the statistics."""
+    known = documents.dropna(subset=["design_effect"])
+    for column, wanted in (("metric", metric), ("origin", origin)):
+        if wanted:
+            known = known[known[column].map(_without_cut) == _without_cut(wanted)]
+    return float(known["design_effect"].clip(lower=1.0).median()) if len(known) else None
 
 
 def first_times(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -250,10 +299,14 @@ class Embedded:
         return f"[data of the page] {len(self.payload['systems'])} systems"
 
 
-def answer(values: Values, n: int, sd: float, budget_ms: float, margin: float) -> str:
+def answer(values: Values, n: int, sd: float, budget_ms: float, margin: float, design: float | None = None) -> str:
     """What the page says before anybody moves a slider."""
     start = f"With {n} questions and a spread of {sd:.3f} the smallest true difference that shows is {minimum_effect(n, sd):.3f}"
     told = f"{start}; half of that would need {stats.questions_needed(sd, minimum_effect(n, sd) / 2):,} questions."
+    if design is not None:
+        least, wide = minimum_effect(n, sd), clusters.widened(sd, design)
+        told += f" Counting that questions share documents (design effect {design:.2f}), the first is {minimum_effect(n, wide):.3f}, and "
+        told += f"{stats.questions_needed(wide, least / 2):,} questions would be needed."
     if not values.systems:
         return f"{told} No system was timed, so there is none to choose."
     cut = list(values.values)[-1]

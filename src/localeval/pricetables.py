@@ -126,9 +126,9 @@ def preview(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `preview.measure` to read, with the plain call's time as a multiple of each."""
     plain = rows.groupby("shape", sort=False)["mean_ms"].transform("first")
     spread = rows["fastest_ms"].map("{:,.0f}".format) + " to " + rows["slowest_ms"].map("{:,.0f}".format)
-    return rows[["shape", "run by", "candidates"]].assign(
+    return rows[["shape", "weights", "run by", "candidates"]].assign(
         ms=rows["mean_ms"], range_ms=spread, ms_a_candidate=rows["per_candidate_ms"], times_faster=plain / rows["mean_ms"],
-        questions=rows["questions"], weights=rows["weights"],
+        questions=rows["questions"],
     ).rename(columns=lambda name: name.replace("_", " "))  # fmt: skip
 
 
@@ -148,9 +148,10 @@ def breakdown(rows: pd.DataFrame) -> pd.DataFrame:
     gain = interval(rows["gain"], rows["low"], rows["high"], "+.3f") + rows["low"].isna().map(
         {True: " (no variation)", False: ""}
     )
+    group = rows["group"].str.replace("_", " ")
     return pd.DataFrame(
         {
-            "questions by": rows["by"], "group": rows["group"], "n": rows["n"], "before": rows["before"], "after": rows["after"],
+            "questions by": rows["by"], "group": group, "n": rows["n"], "before": rows["before"], "after": rows["after"],
             "gain": gain, "per 100 ms": rows["per_100_ms"], "note": rows["thin"].map({True: "thin: indicative only", False: ""}),
         }
     )  # fmt: skip

@@ -20,7 +20,7 @@ WAYS = [
     "reranker", "status", "reason", "bytes_a_chunk", "overlap", "score_apart", "delta", "low", "high", "n", "mean_ms", "p95_ms", "asked"
 ]  # fmt: skip
 SLOW = ":fly"  # computes the vectors of every candidate anew
-SLOW_QUESTIONS = 4  # that such a way is asked at most, each twice: for its hits, and for the clock
+SLOW_QUESTIONS = 2  # that such a way is asked at most, each twice: for its hits, and for the clock
 
 
 def base_of(runs: pd.DataFrame, name: str = "") -> System:

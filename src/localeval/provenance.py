@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from localeval.records import BadInput
+
 PACKAGES = (
     "numpy", "scipy", "pandas", "rank-bm25", "faiss-cpu", "torch", "onnxruntime", "sentence-transformers", "transformers", "pymupdf",
     "papermill",
@@ -41,6 +43,14 @@ def digest_path(path: Path) -> str:
         return digest(path.read_bytes())
     files = sorted(_files(path))
     return digest(*(part for file in files for part in (file.relative_to(path).as_posix(), file.read_bytes())))
+
+
+def existing(path: Path, hint: str) -> Path:
+    """The path of a file that is there; nothing there, or something else, is bad input that says which, and what to do (hint)."""
+    if path.is_file():
+        return path
+    what = "a folder, and no file" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+    raise BadInput(f"{path}: {what}; {hint}")
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 UNIT_KINDS = ("document", "page", "section", "chunk", "symbol")
 EVIDENCE_KINDS = ("span", "symbol", "section", "page", "document")
@@ -212,8 +213,7 @@ class Query:
         return bool(self.evidence)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One ranked result: where, and the engine's own score (higher is better)."""
 
     span: Span
@@ -321,3 +321,17 @@ class Verdict:
 
     status: str
     reasons: tuple[str, ...] = field(default=())
+
+
+def at_least(least: float, **given: object) -> None:
+    """Refuses a parameter below `least`, and in a list the first such number; a list has to name something.
+
+    >>> at_least(1, cut=10, cuts=[1, 5])
+    """
+    for name, value in given.items():
+        if isinstance(value, list | tuple) and not value:
+            raise BadInput(f"{name}=[]: name at least one")
+        numbers = [one for one in (value if isinstance(value, list | tuple) else [value]) if not isinstance(one, str)]
+        for one in numbers:
+            if isinstance(one, bool) or not isinstance(one, int | float) or not one >= least:
+                raise BadInput(f"{name}={value}: must be a number of {least:g} or more")

@@ -158,9 +158,12 @@ class Dense:
             if fetch == n or ids[-1] < 0 or rounded[-1] < rounded[min(k, n) - 1]:
                 break
             fetch = min(n, 4 * fetch)
-        order = np.argsort(ids)
-        order = order[ids[order] >= 0]  # an approximate index may find fewer than it was asked for
-        return rank([self._spans[i] for i in ids[order].tolist()], scores[order], k)
+        order = np.lexsort((ids, -rounded))  # places are in span order
+        order = order[ids[order] >= 0][:k]  # an approximate index may find fewer than it was asked for
+        if not np.isfinite(rounded[order]).all():
+            raise ValueError("a score is not a number")
+        spans = self._spans
+        return [Hit(spans[i], score) for i, score in zip(ids[order].tolist(), rounded[order].tolist(), strict=True)]
 
 
 def _check_unit(vectors: np.ndarray, what: str) -> None:
@@ -198,8 +201,9 @@ def fuse(lists: Sequence[Sequence[Hit]], k: int = RRF_K, weights: Sequence[float
     for hits, weight in zip(lists, _checked(weights, len(lists)), strict=True):
         for place, hit in enumerate(hits if weight else (), 1):
             scores[hit.span] = scores.get(hit.span, 0.0) + weight / (k + place)
-    spans = sorted(scores, key=IN_ORDER)
-    return rank(spans, np.array([scores[span] for span in spans]), len(spans), decimals=12)
+    order = lambda item: (-item[1], *IN_ORDER(item[0]))
+    rounded = zip(scores, np.round(list(scores.values()), 12).tolist(), strict=True)
+    return [Hit(span, score) for span, score in sorted(rounded, key=order)]
 
 
 def _checked(weights: Sequence[float], lists: int) -> tuple[float, ...]:

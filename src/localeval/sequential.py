@@ -35,26 +35,46 @@ class Bounds:
 def bets(values: np.ndarray, alpha: float) -> np.ndarray:
     """The plain bets, each made from the values before it: sqrt(2 ln(2 / alpha) / (s2[t-1] t ln(t + 1))).
 
-    values: (n,) in [0, 1]. s2[t] = (1/4 + sum of (x - m)^2) / (t + 1), each with the m[t] = (1/2 + sum of x) / (t + 1) of its time.
+    values: (..., n) in [0, 1]. s2[t] = (1/4 + sum of (x - m)^2) / (t + 1), each with the m[t] = (1/2 + sum of x) / (t + 1) of its time.
     """
-    times = np.arange(1, len(values) + 1)
-    means = (0.5 + np.cumsum(values)) / (times + 1)
-    variances = (0.25 + np.cumsum((values - means) ** 2)) / (times + 1)
-    before = np.concatenate([[0.25], variances[:-1]])
+    times = np.arange(1, values.shape[-1] + 1)
+    means = (0.5 + np.cumsum(values, axis=-1)) / (times + 1)
+    variances = (0.25 + np.cumsum((values - means) ** 2, axis=-1)) / (times + 1)
+    before = np.concatenate([np.full((*values.shape[:-1], 1), 0.25), variances[..., :-1]], axis=-1)
     return np.sqrt(2 * np.log(2 / alpha) / (before * times * np.log(times + 1)))
 
 
-def log_capital(values: np.ndarray, means: np.ndarray, alpha: float) -> np.ndarray:
-    """Logarithm of the larger half of the hedged capital against each mean after each value: (n, means).
+def log_halves(values: np.ndarray, means: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of both halves of the hedged capital against each mean after each value, each as if it were the whole stake: twice
+    (..., n, means). The first bets that the true mean is higher, the second that it is lower.
 
-    values: (n,) in [0, 1]; means: strictly between 0 and 1. Half the stake bets that the true mean is higher, half that it is
-    lower; no bet loses more than `CAP` of what it has.
+    values: (..., n) in [0, 1]; means: strictly between 0 and 1. No bet loses more than `CAP` of what it has.
     """
-    plain = bets(values, alpha)[:, None]
-    apart = values[:, None] - means
-    higher = np.cumsum(np.log1p(np.minimum(plain, CAP / means) * apart), axis=0)
-    lower = np.cumsum(np.log1p(-np.minimum(plain, CAP / (1 - means)) * apart), axis=0)
-    return np.maximum(higher, lower) + np.log(0.5)
+    plain = bets(values, alpha)[..., None]
+    apart = values[..., None] - means
+    higher = np.cumsum(np.log1p(np.minimum(plain, CAP / means) * apart), axis=-2)
+    lower = np.cumsum(np.log1p(-np.minimum(plain, CAP / (1 - means)) * apart), axis=-2)
+    return higher, lower
+
+
+def log_capital(values: np.ndarray, means: np.ndarray, alpha: float) -> np.ndarray:
+    """Logarithm of the larger half of the hedged capital, each half with half of the stake: (..., n, means)."""
+    return np.maximum(*log_halves(values, means, alpha)) + np.log(0.5)
+
+
+def ruled_out(samples: np.ndarray, mean: float, alpha: float) -> np.ndarray:
+    """Whether the sequence of each row rules the mean out at any n. samples: (s, n) differences in [-1, 1] -> (s,)."""
+    capital = log_capital((samples + 1) / 2, np.array([(mean + 1) / 2]), alpha)
+    return capital.max(axis=(-2, -1)) >= np.log(1 / alpha)
+
+
+def falls(samples: np.ndarray, alpha: float) -> np.ndarray:
+    """Where `confidence_sequence` of a row ends below 0, for many rows at once. samples: (s, n) -> (s,).
+
+    The lower half grows with the mean it bets against, so that one mean, a step below no difference, stands for all above it.
+    """
+    _, lower = log_halves((samples + 1) / 2, np.array([0.5 - 1 / GRID]), alpha)
+    return lower.max(axis=(-2, -1)) + np.log(0.5) >= np.log(1 / alpha)
 
 
 def confidence_sequence(differences: Sequence[float], alpha: float = 0.05) -> Bounds:

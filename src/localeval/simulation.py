@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from localeval import stats
+from localeval import abstention, clusters, sequential, stats
 from localeval.records import BadInput
 
+LOOKS = 5  # looks of a gate that one history of the simulation holds
 BLOCK = 500  # samples whose resampled means are held in memory at once
 
 
@@ -155,6 +156,77 @@ def latency_coverage(seconds: np.ndarray, setup: Setup, *, name: str, simulation
     return [{"kind": kind, "n": n} | _held(*bounds[:, i].T, truths[i]) for i, kind in enumerate(kinds)]
 
 
+def sequence_coverage(differences: Sequence[float], setup: Setup, *, name: str) -> list[dict]:
+    """How often a confidence sequence holds the true mean at every number of questions at once. No row where differences leave -1 to 1."""
+    differences = np.asarray(differences, dtype=float)
+    if np.abs(differences).max() > 1 or np.abs(differences.mean()) >= 1:
+        return []
+    samples = resampled(differences, setup, setup.generator("coverage", name))
+    held = ~sequential.ruled_out(samples, float(differences.mean()), setup.alpha)
+    return [
+        {"kind": "confidence sequence, at every n at once", "n": len(differences)} | rate(held) | {"undefined": 0.0}
+    ]
+
+
+def cluster_coverage(differences: Sequence[float], groups: Sequence[str], setup: Setup, *, name: str) -> list[dict]:
+    """How often intervals hold the truth where not questions are drawn but whole documents with all their questions.
+
+    As if questions were independent (`stats.interval`), and with documents resampled (`clusters.clustered`). groups: the document of each.
+    No row below clusters.FEWEST_CLUSTERS documents, for there is no such interval.
+    """
+    values, numbers = np.asarray(differences, dtype=float), stats.group_numbers(groups)
+    count, members = numbers.max(initial=-1) + 1, [values[numbers == one] for one in range(numbers.max(initial=-1) + 1)]
+    if count < clusters.FEWEST_CLUSTERS:
+        return []
+    drawn = setup.generator("clusters", name).integers(0, count, size=(setup.simulations, count))
+    samples = [np.concatenate([members[one] for one in row]) for row in drawn]
+    bounds = {
+        "questions resampled": _question_bounds(samples, setup),
+        "documents resampled": _cluster_bounds(drawn, members, setup),
+    }
+    flat = np.array([np.ptp(sample) <= stats.TIE for sample in samples])
+    rows = {kind: _held(*(np.where(flat, np.nan, end) for end in ends), values.mean()) for kind, ends in bounds.items()}
+    return [{"kind": kind, "n": len(values)} | row for kind, row in rows.items()]
+
+
+def _question_bounds(samples: Sequence[np.ndarray], setup: Setup) -> tuple[np.ndarray, np.ndarray]:
+    """`bootstrap_bounds` of samples of different sizes; those of one size share their draws, as they do alone."""
+    sizes, ends = np.array([len(sample) for sample in samples]), np.empty((2, len(samples)))
+    for size in np.unique(sizes):
+        own = np.flatnonzero(sizes == size)
+        ends[:, own] = bootstrap_bounds(np.array([samples[place] for place in own]), setup)
+    return ends[0], ends[1]
+
+
+def _cluster_bounds(drawn: np.ndarray, members: Sequence[np.ndarray], setup: Setup) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of `clusters.clustered` for every row of drawn clusters: sums of values over numbers of questions."""
+    sums, sizes = (np.array([size(own) for own in members], dtype=float)[drawn].T for size in (np.sum, len))
+    means = [stats.resampled_means(one, setup.seed, setup.n_resamples) for one in (sums, sizes)]
+    ends = stats.bounds(means[0] / means[1], 1 - setup.alpha)
+    return ends[:, 0], ends[:, 1]
+
+
+def area_coverage(signal: Sequence[float], correct: Sequence[bool], setup: Setup, *, name: str) -> list[dict]:
+    """How often the intervals of both areas of `abstention.abstention` hold the truth, a row each. signal, correct: of every question."""
+    signal, correct = np.asarray(signal, dtype=float), np.asarray(correct, dtype=bool)
+    n, ends = len(signal), {}
+    truth = {kind: float(area[0]) for kind, area in abstention.areas(signal, correct).items()}
+    times, generator = (
+        abstention.resamples(n, seed=setup.seed, n_resamples=setup.n_resamples),
+        setup.generator("areas", name),
+    )
+    tails = [setup.alpha / 2, 1 - setup.alpha / 2]
+    for _ in range(setup.simulations):
+        rows = generator.integers(0, n, size=n)
+        for kind, again in abstention.areas(signal[rows], correct[rows], times).items():
+            low, high = np.quantile(again, tails)
+            ends.setdefault(kind, []).append((low, high) if np.ptp(again) > stats.TIE else (np.nan, np.nan))
+    return [
+        {"kind": f"bootstrap of the {kind.upper()}", "n": n} | _held(*np.array(ends[kind]).T, truth[kind])
+        for kind in truth
+    ]
+
+
 def decisions(samples: np.ndarray, setup: Setup, *, zero_one: bool = False) -> dict[str, np.ndarray]:
     """Where every test says that there is a difference: name of the test -> (s,) flags. zero_one: differences of a 0/1 metric."""
     low, high = bootstrap_bounds(samples, setup)
@@ -236,10 +308,30 @@ def gate_errors(differences: Sequence[float], minimum: float, setup: Setup, *, n
     """How often a gate fires when nothing became worse, though the questions came out as differently as here: a row for each rule."""
     differences = np.asarray(differences, dtype=float)
     samples = tilted(differences, 0.0, setup, setup.generator("gate", name))
-    return [
-        {"rule": rule, "n": len(differences)} | rate(flags)
-        for rule, flags in gate_rules(samples, minimum, setup).items()
+    fixed = gate_rules(samples, minimum, setup)
+    looked = look_rules(samples, fixed["both: the gate fails"], minimum, setup)
+    return [{"rule": rule, "n": len(differences)} | rate(flags) for rule, flags in (fixed | looked).items()]
+
+
+def look_rules(samples: np.ndarray, fixed: np.ndarray, minimum: float, setup: Setup) -> dict[str, np.ndarray]:
+    """Where a gate fails at some of LOOKS looks, each at another candidate, in both of its modes. Every LOOKS samples are such a history.
+
+    fixed: (s,) where mode fixed fails a sample. Empty for differences outside of -1 to 1, and with fewer samples than looks.
+    """
+    histories = len(samples) // LOOKS
+    if not histories or np.abs(samples).max(initial=0) > 1:
+        return {}
+    whole = samples[: histories * LOOKS].reshape(histories, LOOKS, -1)
+    fails = [
+        sequential.falls(whole[:, look], sequential.spent(setup.alpha, look + 1))
+        & (whole[:, look].mean(axis=1) < -minimum)
+        for look in range(LOOKS)
     ]
+    said = f"fails at some of {LOOKS} looks, mode"
+    return {
+        f"{said} fixed": fixed[: histories * LOOKS].reshape(histories, LOOKS).any(axis=1),
+        f"{said} anytime": np.any(fails, axis=0),
+    }
 
 
 def power(
@@ -342,7 +434,8 @@ def interval_coverage(some: Sequence[Pair], setup: Setup, is_binary: Callable[[s
             own = coverage(list(values.values()), setup, name=name, binary=is_binary(pair.metric))
             rows += [what | row for row in own]
         what = {"of": "paired difference", "name": pair.name}
-        rows += [what | row for row in coverage(pair.values, setup, name=pair.name)]
+        own = coverage(pair.values, setup, name=pair.name) + sequence_coverage(pair.values, setup, name=pair.name)
+        rows += [what | row for row in own]
     return pd.DataFrame(rows, columns=["of", "name", *COVERED])
 
 
@@ -363,6 +456,44 @@ def time_coverage(
                 table.to_numpy(), setup, name=system, simulations=simulations, n_resamples=n_resamples
             )
             rows += [{"of": "warm time", "name": system} | row for row in got]
+    return pd.DataFrame(rows, columns=["of", "name", *COVERED])
+
+
+SHARED = "paired difference, documents drawn"
+
+
+def shared_coverage(some: Sequence[Pair], documents: Mapping[str, str], setup: Setup) -> pd.DataFrame:
+    """`cluster_coverage` of every paired difference. documents: query id -> document; questions without one are left out."""
+    rows = []
+    for pair in some:
+        own = {query: value for query, value in pair.differences.items() if query in documents}
+        got = (
+            cluster_coverage(list(own.values()), [documents[query] for query in own], setup, name=pair.name)
+            if own
+            else []
+        )
+        rows += [{"of": SHARED, "name": pair.name} | row for row in got]
+    return pd.DataFrame(rows, columns=["of", "name", *COVERED])
+
+
+def areas_coverage(
+    signals: pd.DataFrame, scores: pd.DataFrame, answerable: dict[str, bool], systems: Iterable[str], setup: Setup, *, metric: str,
+    rule: str,
+) -> pd.DataFrame:  # fmt: skip
+    """`area_coverage` of the score of the first hit, for the systems that have one; empty where no question is named.
+
+    signals: `signals.csv`; answerable, metric, rule: as in `abstention.outcomes`.
+    """
+    if not answerable:
+        return pd.DataFrame(columns=["of", "name", *COVERED])
+    rows, asked = [], scores[scores["query_id"].isin(list(answerable))]
+    outcome = abstention.outcomes(asked, answerable, metric=metric, rule=rule)
+    scored = signals[signals["signal"] == "top_score"].merge(outcome, on=["system", "query_id"])
+    for system in dict.fromkeys(systems):
+        own = scored[scored["system"] == system].sort_values("query_id")
+        if len(own) > 1 and own["value"].notna().any():
+            got = area_coverage(own["value"], own["correct"], setup, name=system)
+            rows += [{"of": "risk-coverage area", "name": system} | row for row in got]
     return pd.DataFrame(rows, columns=["of", "name", *COVERED])
 
 

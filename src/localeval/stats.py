@@ -572,14 +572,15 @@ LATENCY = (
         "fastest_repeat_ms",
         "slowest_repeat_ms",
     ),
-    *("mean_low", "mean_high", "p95_low", "p95_high"),
+    *(f"{name}_{end}" for name in ("mean", "p50", "p95", "p99") for end in ("low", "high")),
 )
 FEW_SAMPLES = 200  # below it a P95 rests on ten samples or fewer: indicative only
+SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def latency_table(timings, *, seed: int = SEED, n_resamples: int = 2000):
     """Warm latency of every system and phase, in milliseconds: mean, P50, P95, P99 (nearest rank), max, n samples, and the range of
-    the means of the repeats; for whole answers (phase total) also 95 % intervals of mean and P95.
+    the means of the repeats; for whole answers (phase total) also 95 % intervals of mean, P50, P95 and P99.
 
     timings: the table `timings.csv`. The bootstrap resamples questions, each with all its repeats: samples of one question are alike.
     """
@@ -589,30 +590,25 @@ def latency_table(timings, *, seed: int = SEED, n_resamples: int = 2000):
     for (system, phase), part in timings.groupby(["system", "phase"], sort=False):
         ms = part["seconds"].to_numpy() * 1000
         means = part.groupby("repeat")["seconds"].mean() * 1000
-        ranks = [percentile(ms, share) for share in (0.5, 0.95, 0.99)]
-        ends = _latency_intervals(part, seed, n_resamples) if phase == "total" else [float("nan")] * 4
+        ranks = [percentile(ms, share) for share in SHARES.values()]
+        ends = (
+            _latency_intervals(part, seed, n_resamples) if phase == "total" else [float("nan")] * (2 + 2 * len(SHARES))
+        )
         rows.append((system, phase, ms.mean(), *ranks, ms.max(), len(ms), means.min(), means.max(), *ends))
     return pd.DataFrame(rows, columns=list(LATENCY))
 
 
 def _latency_intervals(part, seed: int, n_resamples: int) -> list[float]:
-    """Percentile intervals of mean and P95 over resampled questions; not defined (NaN) below two questions."""
+    """Percentile intervals of mean, P50, P95 and P99 over resampled questions; not defined (NaN) below two questions."""
     table = part.pivot_table(index="query_id", columns="repeat", values="seconds").to_numpy() * 1000
     n, width = table.shape
-    if n < 2:
-        return [float("nan")] * 4
+    if n < 2 or np.isnan(table).any():  # a question was not asked in every repeat
+        return [float("nan")] * (2 + 2 * len(SHARES))
     drawn = np.random.default_rng(seed).integers(0, n, size=(n_resamples, n))
-    samples = np.sort(
-        table[drawn].reshape(n_resamples, -1), axis=1
-    )  # questions not asked in a repeat sort last, as NaN
-    if np.isnan(samples).any():
-        return [float("nan")] * 4
-    place = max(0, int(np.ceil(0.95 * n * width - 1e-9)) - 1)
-    return [
-        float(end)
-        for values in (samples.mean(axis=1), samples[:, place])
-        for end in np.quantile(values, [0.025, 0.975])
-    ]
+    samples = np.sort(table[drawn].reshape(n_resamples, -1), axis=1)
+    places = [max(0, int(np.ceil(share * n * width - 1e-9)) - 1) for share in SHARES.values()]
+    drawn_values = np.column_stack([samples.mean(axis=1), samples[:, places]])
+    return np.quantile(drawn_values, [0.025, 0.975], axis=0).T.ravel().tolist()
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from localeval import clusters, figures, recommend, stats
+from localeval import clusters, figures, recommend, simulation, stats
 from localeval.figures import DASH, interval, minus
+from localeval.metrics import JUDGED
 from localeval.report import publish
-from localeval.views import PAIR, p_text, slug, span
+from localeval.views import PAIR, UNKNOWN, judged, p_text, slug, span
 
 # Statistics: tests, documents, margins, slices, ranks, a recommendation
 
 
-def side_by_side(comparisons: pd.DataFrame, effect: float) -> pd.DataFrame:
-    """The tests of every comparison that ran beside each other, and the questions it would take to show `effect`."""
+def side_by_side(comparisons: pd.DataFrame, effect: float, documents: pd.DataFrame) -> pd.DataFrame:
+    """The tests of every comparison that ran beside each other, the smallest difference that they could show, and the questions it would
+    take to show `effect`: of independent questions, and with the design effect of shared documents. documents: of
+    `clusters.compare_designated`."""
     numbers = pd.Series(range(1, len(comparisons) + 1), index=comparisons.index)
     ran = comparisons[comparisons["n"] > 0]
     sd = ran["mde"] * ran["n"] ** 0.5 / 2.8
-    needed = pd.array([stats.questions_needed(one, effect) for one in sd], dtype="Int64")
+    effects = numbers[ran.index].map(dict(zip(documents["number"], documents["design_effect"], strict=True)))
+    wide = pd.Series(
+        [clusters.widened(one, known) for one, known in zip(sd, effects, strict=True)], index=ran.index, dtype=float
+    )
+    needed, shared = (
+        pd.array([stats.questions_needed(one, effect) for one in some], dtype="Int64") for some in (sd, wide)
+    )
     return pd.DataFrame(
         {
             PAIR: _numbered(ran, numbers[ran.index]), "p": ran["p_value"].map(p_text), "p (t)": ran["p_t"].map(p_text),
             "agree": ran["tests_disagree"].map({True: "NO", False: "yes"}), "test": ran["test"], "n": ran["n"],
-            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "questions needed": needed,
+            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "MDE, documents": 2.8 * wide / ran["n"] ** 0.5,
+            "questions needed": needed, "needed, documents": shared,
         }
     )  # fmt: skip
 
@@ -109,14 +119,34 @@ def slices(rows: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def leaderboard(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table of `ranking.ranks` to read: ranges as "1 to 4"."""
+def with_judged(shown: pd.DataFrame, rows: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """Comparisons to read with one more column: how much of the first hits of candidate and baseline somebody judged.
+
+    shown: of `views.differences(rows)`. summary: `metrics.csv`. A rule that judges nothing, such as that of times, has a dash."""
+    texts, rules = judged(summary), set(summary["rule"])
+
+    def both(row) -> str:
+        found = [texts.get((side, row.rule, row.origin), UNKNOWN) for side in (row.candidate, row.baseline)]
+        return DASH if row.rule not in rules else UNKNOWN if set(found) == {UNKNOWN} else f"{found[0]} and {found[1]}"
+
+    return shown.assign(**{f"{JUDGED} of both": [both(row) for row in rows.itertuples()]})
+
+
+def judged_caption(what: str = "candidate and baseline") -> str:
+    """What the column of `with_judged` says, for its caption."""
+    return f"{JUDGED}: share of the first units of {what} that hold marked evidence or that a person read and refused."
+
+
+def leaderboard(rows: pd.DataFrame, summary: pd.DataFrame, rule: str, origin: str) -> pd.DataFrame:
+    """The table of `ranking.ranks` to read: ranges as "1 to 4". summary: `metrics.csv`, which says how much is judged."""
+    shares = judged(summary)
     ends = {"ranks": ("rank_low", "rank_high"), "resampled": ("band_low", "band_high")}
     texts = {name: rows[low].astype(str) + " to " + rows[high].astype(str) for name, (low, high) in ends.items()}
     return pd.DataFrame(
         {
             "system": rows["system"], "mean": interval(rows["mean"], rows["low"], rows["high"]), "ranks not ruled out": texts["ranks"],
             "tie group": rows["group"], "ranks in 95 % of resamples": texts["resampled"], "first in": rows["p_first"].map("{:.0%}".format),
+            JUDGED: [shares.get((system, rule, origin), UNKNOWN) for system in rows["system"]],
         }
     )  # fmt: skip
 
@@ -220,7 +250,8 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
     """What the simulations found, in a few sentences; that there was nothing to draw from, where that is so."""
     if not n_pairs:
         return "No comparison of this study could be made, so there is nothing to draw samples from."
-    held = coverage.set_index("of")["rate"]
+    plain = ~coverage["of"].eq(simulation.SHARED) & ~coverage["kind"].str.startswith("confidence sequence")
+    held = coverage[plain].set_index("of")["rate"]
     tests = level.set_index(["null", "test"])["rate"]
     rules = called.set_index(["of", "rule"])["rate"]
     shifted, coin = (
@@ -240,7 +271,24 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
         f"A difference as large as the minimum detectable effect is found in {span(shifted.min(), shifted.max(), '.0%')} of the samples "
         f"when every question shifts by as much{sides}.",
     ]
-    return " ".join(parts)
+    return " ".join([*parts, *_when_it_is_harder(coverage, rules)])
+
+
+def _when_it_is_harder(coverage: pd.DataFrame, rules: pd.Series) -> Iterator[str]:
+    """What documents that are drawn, and looks that are repeated, make of the rates; nothing where neither was simulated."""
+    shared = coverage[coverage["of"] == simulation.SHARED].set_index("kind")["rate"]
+    if len(shared):
+        yield (
+            f"Where whole documents are drawn, an interval over questions holds the truth in {shared['questions resampled']:.1%}, one over "
+            f"documents in {shared['documents resampled']:.1%}."
+        )
+    modes = [f"fails at some of {simulation.LOOKS} looks, mode {mode}" for mode in ("fixed", "anytime")]
+    if ("gate", modes[0]) in rules.index:
+        fixed, anytime = (rules["gate", mode] for mode in modes)
+        yield (
+            f"Looked at {simulation.LOOKS} times, the gate fails in vain in {fixed:.1%} of the histories in mode fixed, and in "
+            f"{anytime:.1%} in mode anytime."
+        )
 
 
 def publish_simulated(coverage: pd.DataFrame, level: pd.DataFrame, called: pd.DataFrame) -> None:

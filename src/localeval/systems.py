@@ -18,7 +18,7 @@ from localeval.crossencoder import CrossEncoder, OnnxCrossEncoder, parsed, reran
 from localeval.embedding import Embedder, SentenceEmbedder, card_of, locate, truncated_share
 from localeval.grading import Units, unit_sets
 from localeval.lexical import BM25, RankBM25
-from localeval.records import BadInput, Span, System, Unit
+from localeval.records import BadInput, Span, System, Unit, near
 from localeval.rerank import MaxSim, Scorer, Unstored
 from localeval.retrieval import Dense, Fused, Reranked, Retriever, Shuffled, exact, once
 from localeval.tokens import tokeniser
@@ -30,6 +30,12 @@ GRAPH = "-hnsw"  # of a dense engine or hybrid by name: approximate search, howe
 RETRIEVERS = ("random", *LEXICAL, *LEARNED, "dense", "hybrid", f"dense{GRAPH}", f"hybrid{GRAPH}")
 WITHOUT_MODEL = ("random", *LEXICAL, *LEARNED)
 ENCODERS = ("onnx", "torch")
+KINDS = {
+    "": "",
+    "float16": "tokens",
+    "int8": "tokens8",
+    "fly": "none",
+}  # of late interaction's token vectors; "": as the settings say
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,24 @@ def grid(chunkers: Iterable[str], retrievers: Iterable[str], models: Iterable[st
     return list(dict.fromkeys(systems))
 
 
+def named(names: Iterable[str], chunkers: Iterable[str], depth: int = 100) -> list[System]:
+    """First stages by name, such as "section/dense:minilm", of known chunkers."""
+    found = []
+    for name in names:
+        chunker, _, engine = str(name).partition("/")
+        retriever, _, model = engine.partition(":")
+        made = grid([chunker], [retriever], [model], depth) if retriever in RETRIEVERS else []
+        if [system.name for system in made] != [name] or chunker not in set(chunkers):
+            raise BadInput(
+                f"system {name!r}: write chunker/retriever or chunker/retriever:model, with a chunker of this study "
+                f"({', '.join(chunkers)}) and one of {', '.join(RETRIEVERS)}"
+            )
+        found += made
+        if retriever not in WITHOUT_MODEL:
+            card_of(model)
+    return found
+
+
 def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: Iterable[int]) -> list[System]:
     """Every base, then it again with each reranker at each depth.
 
@@ -82,6 +106,8 @@ def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: It
     `:torch`), or llm:NAME.
     """
     systems, rerankers, depths = [], list(rerankers), list(depths)
+    for name in (name for name in rerankers if name.partition(":")[0] == "maxsim"):
+        _stores(name)
     for depth in (depth for depth in depths if type(depth) is not int or depth < 1):
         raise BadInput(f"depths: {depth!r}: rerank a whole number of hits, 1 or more")
     for base in bases:
@@ -93,6 +119,15 @@ def with_rerankers(bases: Iterable[System], rerankers: Iterable[str], depths: It
         for name, rerank_depth in product(rerankers, depths):
             systems.append(System(base.chunker, base.retriever, base.model, name, rerank_depth, base.depth))
     return systems
+
+
+def _stores(name: str) -> None:
+    """Refuses a way of late interaction that there is not."""
+    how = name.partition(":")[2]
+    if how not in KINDS:
+        raise BadInput(
+            f"reranker {name!r}: unknown {how!r}{near(how, KINDS)}; known: maxsim, {', '.join(f'maxsim:{kind}' for kind in KINDS if kind)}"
+        )
 
 
 class Engines:
@@ -205,10 +240,7 @@ class Engines:
 
     def _kind(self, how: str) -> str:
         """The kind of token vectors that late interaction reads."""
-        kinds = {"": self.settings.token_vectors, "float16": "tokens", "int8": "tokens8"}
-        if how not in kinds:
-            raise BadInput(f"reranker 'maxsim:{how}': known are maxsim, maxsim:float16, maxsim:int8 and maxsim:fly")
-        return kinds[how]
+        return KINDS[how] or self.settings.token_vectors
 
     def _cross_encoder(self, name: str, how: str, text: Callable[[Span], str]) -> Scorer:
         card, threads = reranker_card(name, self.root), self.settings.threads

@@ -13,13 +13,13 @@ import pandas as pd
 
 from localeval import figures, stats
 from localeval.figures import DASH, interval, minus
-from localeval.metrics import COUNTS
+from localeval.metrics import COUNTS, JUDGED
 from localeval.records import Graded, ScoringRule
 from localeval.report import publish, table
 
 
 def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """One row a system under one rule: each metric as "mean [low, high]", then n and the unreachable among them."""
+    """One row a system under one rule: each metric as "mean [low, high]", then how much is judged, n and the unreachable among them."""
     part = summary[(summary["rule"] == rule) & summary["metric"].isin(metrics)]
     flat = part["note"].str.startswith("no variation") & part["low"].isna()
     text = part.assign(
@@ -28,7 +28,21 @@ def wide(summary: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFra
     order = list(dict.fromkeys(part["system"]))
     cells = text.pivot(index="system", columns="metric", values="text").reindex(index=order, columns=list(metrics))
     counts = part.groupby("system")[["n", "unreachable"]].max().reindex(order)
-    return cells.join(counts).rename_axis(columns=None).reset_index()
+    texts = judged(part)
+    shares = [texts.get((row.system, rule, row.origin), UNKNOWN) for row in part.drop_duplicates("system").itertuples()]
+    return cells.assign(**{JUDGED: shares}).join(counts).rename_axis(columns=None).reset_index()
+
+
+UNKNOWN = "not known"
+
+
+def judged(summary: pd.DataFrame) -> dict[tuple[str, str, str], str]:
+    """(system, rule, origin) -> the share of its first units that somebody judged, in words; not in it where that is not known.
+
+    summary: `metrics.csv`, with or without the column that `holes.beside` adds."""
+    known = summary.dropna(subset=[JUDGED]) if JUDGED in summary else summary.head(0).assign(**{JUDGED: 0.0})
+    keys = zip(known["system"], known["rule"], known["origin"], strict=True)
+    return dict(zip(keys, known[JUDGED].map("{:.1%}".format), strict=True))
 
 
 def wide_rules(summary: pd.DataFrame, rules: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
@@ -58,7 +72,8 @@ def _counts(rule: str) -> str:
 
 
 _DENOMINATOR = (
-    "Means over n answerable {}questions with their intervals; unreachable questions are in n, with value zero."
+    "Means over n answerable {}questions with their intervals; unreachable questions are in n, with value zero. "
+    f"{JUDGED}: share of the first units, as the rule ranks them and no deeper, that hold evidence or that a person read and refused."
 )
 
 
@@ -79,23 +94,27 @@ def not_run(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 STAGES = ("encode", "dense", "lexical", "fuse", "rerank")
-MS = {f"{name} ms": ".1f" for name in STAGES} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"), ".1f")
 
 
 def stages(latency: pd.DataFrame) -> pd.DataFrame:
-    """Mean milliseconds of each stage beside the distribution of the whole, one row a system; mean and P95 with their intervals."""
+    """Mean milliseconds of each stage that any system has, beside the distribution of the whole with its intervals; a row a system."""
     order = list(dict.fromkeys(latency["system"]))
     means = latency.pivot(index="system", columns="phase", values="mean_ms").reindex(index=order, columns=list(STAGES))
     total = latency[latency["phase"] == "total"].set_index("system").reindex(order)
     spread = total["fastest_repeat_ms"].map("{:.1f}".format) + " to " + total["slowest_repeat_ms"].map("{:.1f}".format)
-    whole = total[["p50_ms", "p99_ms", "max_ms"]].assign(
-        mean_ms=interval(total["mean_ms"], total["mean_low"], total["mean_high"], ".1f"),
-        p95_ms=interval(total["p95_ms"], total["p95_low"], total["p95_high"], ".1f"),
+    spreads = {
+        f"{name}_ms": interval(total[f"{name}_ms"], total[f"{name}_low"], total[f"{name}_high"], ".1f")
+        for name in ("mean", *stats.SHARES)
+    }
+    whole = pd.DataFrame(index=total.index).assign(
+        **spreads,
         repeats_ms=spread,
         samples=total["n"].map(lambda n: f"{n:,d}" + (" (indicative only)" if n < stats.FEW_SAMPLES else "")),
     )
+    means = means.dropna(axis="columns", how="all")
+    means = means.map("{:.1f}".format).where(means.notna())
     means.columns = [f"{name} ms" for name in means.columns]
-    columns = ["mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "repeats_ms", "samples"]
+    columns = ["mean_ms", *(f"{name}_ms" for name in stats.SHARES), "repeats_ms", "samples"]
     return means.join(whole[columns]).rename_axis(columns=None).reset_index()
 
 
