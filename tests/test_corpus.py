@@ -17,7 +17,7 @@ BAD_FILES = {
     "page.pdf": (b"<html><body>saved as pdf</body></html>", "not a PDF"),
     "empty.pdf": (b"", "an empty file"),
     "cut.pdf": (b"%PDF-1.4\n1 0 obj\n<<", "fetch or export it again"),
-    "blank.txt": (b"  \n", "no text in it"),
+    "blank.txt": (b"  \n", r"no text in it \(an empty file\)"),
     "empty.md": (b"", "no text in it"),
     "latin.txt": (b"caf\xe9", "not UTF-8"),
 }

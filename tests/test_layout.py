@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from localeval import gold
 from localeval.corpus import Layout, Line
-from localeval.layout import Raw, arranged, find_furniture, find_headings, fold_forms, lay_out, mend
+from localeval.layout import Raw, arranged, find_furniture, find_headings, fold_forms, from_wire, lay_out, mend, to_wire
 from localeval.tokens import ascii_words, code_aware, words
 
 PROSE = "The lanterns of a wind-powered pump stand by the boats of an Anglo-Saxon king. "
@@ -232,3 +233,19 @@ def test_a_line_that_also_stands_within_pages_is_no_furniture():
         _, shown, _ = lay_out([page(number, inner) for number in range(1, 5)])
         found = [line.raw.text for line in find_furniture(shown, [800] * 4)]
         assert found.count("See also:") == expected and sum(text.startswith("Page") for text in found) == 4
+
+
+# Between the processes
+
+HUNDREDTHS = st.integers(-(10**7), 10**7).map(lambda count: count / 100)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Raw, st.text(), st.tuples(*[HUNDREDTHS] * 4), HUNDREDTHS, st.booleans(), st.booleans(), st.integers(1, 9)
+        )
+    )
+)
+def test_lines_come_out_of_the_pipe_as_they_went_in(block):
+    assert from_wire(json.loads(json.dumps(to_wire([block])))) == [block]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -216,9 +217,8 @@ def test_numbers_stored_backwards_are_read_as_they_stand():
         spans, letters = block(text, across, direction)
         pdfchild.turn_numbers([spans, {}], [letters, {}])
         assert spans["lines"][0]["spans"][0]["text"] == expected
-    assert pdfchild._holds_numbers([block("في ٢١", range(5))[0]]) and not pdfchild._holds_numbers(
-        [block("21 ٢", range(4))[0]]
-    )
+    line = lambda text: layouts.Raw(text, (0.0, 0.0, 9.0, 9.0), 9.0, False)
+    assert pdfchild._holds_numbers([[line("a")], [line("في ٢١")]]) and not pdfchild._holds_numbers([[line("21 ٢")]])
 
 
 # Reading order
@@ -697,22 +697,40 @@ def test_what_was_read_is_not_read_again(long_file, tmp_path, monkeypatch, insid
             pdf.pages(long_file, "a.pdf", cache=cache)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other", "short"])
+def _packed(name: str, lines: list[bytes]) -> bytes:
+    """An entry of this name, with these lines and an end that fits both."""
+    body = b"".join(line + b"\n" for line in lines)
+    end = {"done": len(lines), "sha256": hashlib.sha256(name.encode() + body).hexdigest()}
+    return gzip.compress(body + json.dumps(end).encode() + b"\n")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other", "short", "edited", "renamed"])
 def test_a_damaged_entry_is_read_anew_and_replaced(long_file, tmp_path, damage, inside):
     expected = pdf.pages(long_file, "a.pdf", cache=tmp_path)
     (entry,) = tmp_path.iterdir()
     whole = entry.read_bytes()
     lines = gzip.decompress(whole).splitlines()
+    assert gzip.decompress(_packed(entry.name, lines[:-1])) == gzip.decompress(whole) and b'"vectors": 0' in lines[-2]
     entry.write_bytes({
         "cut": whole[:-20],
         "flipped": whole[:60] + bytes([whole[60] ^ 255]) + whole[61:],
         "empty": b"",
         "other": b"{}",
-        "short": gzip.compress(b"\n".join([*lines[:-2], json.dumps({"done": len(lines) - 2}).encode()])),
+        "short": _packed(entry.name, lines[:-2]),
+        "edited": gzip.compress(b"\n".join([*lines[:-2], lines[-2].replace(b'"vectors": 0', b'"vectors": 7'), lines[-1]])),
+        "renamed": _packed("0" + entry.name[1:] if entry.name[0] != "0" else "1" + entry.name[1:], lines[:-1]),
     }[damage])  # fmt: skip
-    assert list(pagecache.read(entry) or []) == []
+    assert pagecache.read(entry) is None
     assert pdf.pages(long_file, "a.pdf", cache=tmp_path) == expected
     assert entry.read_bytes() == whole and list(tmp_path.iterdir()) == [entry]
+
+
+def test_pages_put_in_order_by_the_child_or_by_who_asked_are_the_same(tmp_path, inside):
+    rows = [(x, 300 + 20 * i, word) for i, word in enumerate(("Port", "Arne", "Vik")) for x in (72, 250, 420)]
+    path = make(tmp_path / "a.pdf", rows, columns(ORDERS["across"]))
+    plain = pdf.read(path, "a.pdf")
+    assert plain == pdf.read(path, "a.pdf", reread=[lambda _path, _pages, readings: readings])
+    assert "Port\tPort\tPort" in plain[0].text and plain[0].text.index("L0") < plain[0].text.index("R0")
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(long_file, tmp_path, inside):

@@ -262,22 +262,21 @@ def test_thresholds_can_be_set():
 @given(st.text("aeybcdfXYZAE", min_size=1, max_size=30), st.sampled_from(["", ".", "(", "–"]))
 def test_words_of_plain_letters_take_a_short_way_to_the_same_features(core, around):
     token = around + core + around
-    assert quality._token_features(token) == quality._any_features(token, core)
+    assert quality._Tokens()[token] == " ".join(quality._any_features(core))
+    assert ("long_token" in quality._any_features(core)) == bool(quality._RUN.search(token))
 
 
 @pytest.mark.parametrize(
     "core", ["the", "a", "I", "x" * 25, "x" * 26, "aXbYZ", "likeThisOneAndMore", "XMLParserOf", "bcdfg"]
 )
 def test_plain_letters_at_the_edges_of_their_rules(core):
-    assert quality._letters_features(core) == quality._any_features(core, core)
+    assert quality._letters_features(core) == quality._any_features(core)
 
 
 def test_many_tokens_are_not_kept_for_ever(monkeypatch):
     monkeypatch.setattr(quality, "MOST_TOKENS", 3)
     kept = quality._Tokens()
-    assert [kept[word] for word in ("one", "two", "2,3", "of", "the")][-1] == ("good_token", "stopword") and len(
-        kept
-    ) <= 3
+    assert [kept[word] for word in ("one", "two", "2,3", "of", "the")][-1] == "good_token stopword" and len(kept) <= 3
 
 
 def test_page_table_of_a_pdf_and_a_text_file():

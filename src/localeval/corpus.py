@@ -360,6 +360,8 @@ def _without_text(layout: Layout) -> str:
         return f": {many}; {wanted[0].reason}"
     if tried:
         return f": OCR found none either on {len(tried)} of {len(layout.pages)} pages; scan it again, or remove it"
+    if not layout.pages:
+        return " (an empty file); write its text, or remove it"
     return " (a scan without a text layer, or an empty file); remove it or add OCR"
 
 

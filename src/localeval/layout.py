@@ -39,11 +39,32 @@ class Raw(NamedTuple):
 
 
 def from_wire(blocks: list[list[Sequence]]) -> list[list[Raw]]:
-    """Lines as `localeval.pdfchild` tells them."""
+    """Lines as `localeval.pdfchild` tells them: `[text, x0, y0, x1, y1, size, style]`.
+
+    Lengths are whole hundredths of a point, for they are quicker to write and to read than fractions are. style: 1 for bold,
+    plus 2 for a line that runs from left to right, plus 4 for each cell after the first.
+    """
     return [
         [
-            Raw(text, (x0 / 100, y0 / 100, x1 / 100, y1 / 100), size / 100, style & 1 == 1, style > 1)
+            Raw(text, (x0 / 100, y0 / 100, x1 / 100, y1 / 100), size / 100, *_STYLES[style])
+            if style < 4
+            else Raw(text, (x0 / 100, y0 / 100, x1 / 100, y1 / 100), size / 100, *_STYLES[style & 3], 1 + (style >> 2))
             for text, x0, y0, x1, y1, size, style in block
+        ]
+        for block in blocks
+    ]
+
+
+_STYLES = ((False, False), (True, False), (False, True), (True, True))
+
+
+def to_wire(blocks: list[list[Raw]]) -> list[list[tuple]]:
+    """Lines as `from_wire` reads them."""
+    return [
+        [
+            (text, round(x0 * 100), round(y0 * 100), round(x1 * 100), round(y1 * 100), round(size * 100), style)
+            for text, (x0, y0, x1, y1), size, bold, upright, cells in block
+            for style in [bold + 2 * upright + 4 * (cells - 1)]
         ]
         for block in blocks
     ]
@@ -150,7 +171,8 @@ def _gutter(lines: list[Raw], width: float) -> float | None:
     most of them in lines wider than half the column (a table's cells are not), and stands beside the other.
     """
     leftmost, rightmost = width * 0.35, width * 0.65  # a gap lies between, with five lines on either side
-    beside = [sum(line.box[0] >= leftmost for line in lines), sum(line.box[2] <= rightmost for line in lines)]
+    boxes = [line.box for line in lines]
+    beside = [len([box for box in boxes if box[0] >= leftmost]), len([box for box in boxes if box[2] <= rightmost])]
     if len(lines) < 10 or min(beside) < 5:
         return None
     places = [width * step / 100 for step in range(35, 66)]
@@ -216,10 +238,12 @@ def _mostly_rtl(text: str) -> bool:
 def join_rows(block: list[Raw]) -> list[Raw]:
     """Pieces of one visual line (a number and its title, the cells of a row) joined from left to right: by a space, or by
     a tab where the gap is as wide as between the cells of a table."""
+    if len(block) == 1:
+        return block
     joined: list[Raw] = block[:1]
     for line in block[1:]:
         before = joined[-1]
-        if not _same_row(before, line):
+        if line.box[1] >= before.box[3] or not _same_row(before, line):  # by far the most: the next line
             joined.append(line)
         elif line.box[0] >= before.box[2] - 0.5 * line.size:
             joined[-1] = _join(before, line)
@@ -234,7 +258,7 @@ def _same_row(a: Raw, b: Raw) -> bool:
     _, top, _, bottom = a.box
     _, other_top, _, other_bottom = b.box
     overlap = (bottom if bottom < other_bottom else other_bottom) - (top if top > other_top else other_top)
-    if overlap <= 0:  # by far the most: the next line
+    if overlap <= 0:
         return False
     return a.upright and b.upright and overlap > 0.5 * min(bottom - top, other_bottom - other_top)
 
@@ -400,7 +424,7 @@ def find_furniture(shown: list[Shown], heights: list[float]) -> set[Shown]:
     return {line for size, key, run in runs if len(run) > elsewhere[key, size] for line in run}
 
 
-_page_of = attrgetter("page")
+_page_of, _block_of = attrgetter("page"), attrgetter("block")
 
 
 def _counted(inner: list[Shown], wanted: set[tuple]) -> Counter:
@@ -486,7 +510,7 @@ def find_headings(shown: list[Shown], outline: list = ()) -> tuple[Heading, ...]
     """
     found = _outlined(shown, outline)
     if len(found) < max(1, OUTLINE_SHARE * len(outline)):
-        groups = heading_groups(shown)
+        groups = list(heading_groups(shown))
         levels = _levels_from_size(groups)
         found = [(group, levels[group[0].size]) for group in groups]
     elif {level for _, level in found} == {1}:
@@ -504,21 +528,27 @@ def find_headings(shown: list[Shown], outline: list = ()) -> tuple[Heading, ...]
     return tuple(headings)
 
 
-def heading_groups(shown: list[Shown]) -> list[list[Shown]]:
-    """Runs of lines of one block and one size that look like a heading."""
+def heading_groups(shown: list[Shown]) -> Iterator[list[Shown]]:
+    """Runs of lines of one block and one size that look like a heading, page by page."""
     body, total, used = _body_size(shown), sum(len(line.raw.text) for line in shown), Counter()
     for line in shown:
         used[line.size, line.raw.bold] += len(line.raw.text)
     rare = {style for style, count in used.items() if count <= HEADING_STYLE_SHARE * total}
-    groups = []
-    for _, lines in groupby(shown, key=lambda line: line.page):
+    for _, lines in groupby(shown, key=_page_of):
         page = list(lines)
-        likely = {line.start for line in page if (line.size, line.raw.bold) in rare and _looks_like_heading(line, body)}
-        if not likely:
-            continue
-        for _, block in groupby(page, key=lambda line: line.block):
-            groups += [group for group in _runs(list(block), likely, body) if not _in_row(group, page, likely)]
-    return groups
+        found = [line for line in page if (line.size, line.raw.bold) in rare and _looks_like_heading(line, body)]
+        likely, blocks = {line.start for line in found}, {line.block for line in found}
+        for number, block in groupby(page, key=_block_of) if found else ():
+            if number in blocks:
+                yield from (group for group in _runs(list(block), likely, body) if not _in_row(group, page, likely))
+
+
+def largest_heading(text: str, shown: list[Shown]) -> str:
+    """What the largest heading says on the first page that has one; empty where no page has."""
+    by_page = groupby(heading_groups(shown), key=lambda group: group[0].page)
+    first = next((list(groups) for _, groups in by_page), [])
+    best = max(first, key=lambda group: (group[0].size, -group[0].start), default=[])
+    return " ".join(text[best[0].start : best[-1].end].split()) if best else ""
 
 
 _LEADERS = re.compile(r"(?:[.·…] ?){4,}")  # a line of a table of contents
@@ -571,7 +601,7 @@ def _levels_from_size(groups: list[list[Shown]]) -> dict[float, int]:
 
 def _outlined(shown: list[Shown], outline: list) -> list[tuple[list[Shown], int]]:
     """`(lines, level)` of each outline entry whose title is found on its page."""
-    pages = {page: list(lines) for page, lines in groupby(shown, key=lambda line: line.page)}
+    pages = {page: list(lines) for page, lines in groupby(shown, key=_page_of)}
     outlined = {page for _, _, page, _ in outline} & pages.keys()
     keys = {page: [_key(line.raw.text) for line in pages[page]] for page in outlined}
     found = {}

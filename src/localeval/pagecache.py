@@ -1,7 +1,9 @@
 """What the PDF library said about a file, kept for the next time: JSON lines, compressed, one file a document.
 
 The name of an entry holds the bytes of the document, the form of its pages, the version of the library and the code that
-asked it, so an entry is never out of date. One that is damaged or cut short counts as none.
+asked it, so an entry is never out of date. Its last line holds the hash of this name and of all lines before it: an entry that
+is damaged, cut short, edited or given the name of another counts as none. No key signs it: who can write here can also
+write the code.
 """
 
 from __future__ import annotations
@@ -50,24 +52,33 @@ def read(path: Path) -> Iterator[dict] | None:
     """The messages of an entry; None when there is none, or when it is not whole."""
     try:
         with gzip.open(path, "rb") as kept:  # reading to the end checks the sum
-            *lines, last = kept.read().splitlines()
-        header = json.loads(lines[0])
-        whole = json.loads(last) == {"done": len(lines)} and len(lines) == 1 + header["pages"] and "repaired" in header
+            *lines, last = kept.read().splitlines(keepends=True)
+        header, total = json.loads(lines[0]), hashlib.sha256(path.name.encode())
+        for line in lines:
+            total.update(line)
+        said = json.loads(last) == _end(len(lines), total)
+        whole = said and len(lines) == 1 + header["pages"] and "repaired" in header
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, IndexError):
         return None
     return (json.loads(line) for line in lines) if whole else None
 
 
+def _end(count: int, total) -> dict:
+    return {"done": count, "sha256": total.hexdigest()}
+
+
 def kept(path: Path, said: Iterator[dict]) -> Iterator[dict]:
     """The same messages, kept as an entry when they come to their end; not with a page that was lost, which may be read next
     time. An entry that cannot be written is no error: the next reading takes as long as this one."""
-    lost, count, packed = False, 0, io.BytesIO()
+    lost, count, packed, total = False, 0, io.BytesIO(), hashlib.sha256(path.name.encode())
     with contextlib.closing(said), gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as out:
         for message in said:
             lost, count = lost or "lost" in message, count + 1
-            out.write(json.dumps(message).encode() + b"\n")
+            line = json.dumps(message).encode() + b"\n"
+            total.update(line)
+            out.write(line)
             yield message
-        out.write(json.dumps({"done": count}).encode() + b"\n")
+        out.write(json.dumps(_end(count, total)).encode() + b"\n")
     if not lost:
         with contextlib.suppress(OSError):
             _write(path, packed.getbuffer())

@@ -30,7 +30,7 @@ from localeval.layout import (
     find_furniture,
     find_headings,
     from_wire,
-    heading_groups,
+    largest_heading,
     lay_out,
     mend,
 )
@@ -94,7 +94,7 @@ def read(
     """
     source = _source(path)
     options = {"workers": workers, "cache": cache, "progress": progress}
-    header, pages = _gathered(path, _wire(path, page_seconds, "boxes", **options))
+    header, pages = _gathered(path, _wire(path, page_seconds, "boxes" if reread else "lines", **options))
     readings = [Reading()] * len(pages)
     if reread:
         pages = list(map(_open, pages))
@@ -178,8 +178,9 @@ def _gathered(path: Path, said: Iterator[dict]) -> tuple[dict, list[dict]]:
 
 def laid_out(pages: list[dict]) -> tuple[str, list[Shown], list[tuple[int, int]]]:
     """Text, lines and pages at their offsets, words mended. pages: as `messages` tells them, of which "blocks", "width" and
-    "height" are read. The lines of the pages are used up: they are the largest part."""
-    text, shown, spans = lay_out(arranged(_raw(page), page["width"], page["height"]) for page in pages)
+    "height" are read; or with "wire", lines in reading order as a child writes them. The lines of the pages are used up:
+    they are the largest part."""
+    text, shown, spans = lay_out(map(_in_order, pages))
     offsets = [*(line.start for line in shown), *(line.end for line in shown), *chain.from_iterable(spans)]
     mended, moved = mend(text, offsets)
     if len(mended) == len(text):
@@ -192,10 +193,11 @@ def laid_out(pages: list[dict]) -> tuple[str, list[Shown], list[tuple[int, int]]
     return mended, shown, list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _raw(page: dict) -> list[list[Raw]]:
+def _in_order(page: dict) -> list[list[Raw]]:
     if "wire" in page:
         return from_wire(page.pop("wire"))
-    return [[Raw(text, tuple(box), *rest) for text, box, *rest in block] for block in page.pop("blocks")]
+    blocks = [[Raw(text, tuple(box), *rest) for text, box, *rest in block] for block in page.pop("blocks")]
+    return arranged(blocks, page["width"], page["height"])
 
 
 def _open(page: dict) -> dict:
@@ -259,10 +261,7 @@ def _title(metadata: str, shown: list[Shown], text: str, path: Path) -> str:
     )
     if 3 <= len(metadata) <= 200 and sum(map(str.isalpha, metadata)) >= 3 and "\ufffd" not in metadata and not junk:
         return metadata
-    groups = heading_groups(shown)
-    first = [group for group in groups if group[0].page == groups[0][0].page]
-    best = max(first, key=lambda group: (group[0].size, -group[0].start), default=[])
-    return " ".join(text[best[0].start : best[-1].end].split()) if best else path.stem
+    return largest_heading(text, shown) or path.stem
 
 
 def pace(say: Callable[[str], None], clock: Callable[[], float] = time.monotonic, every: float = 1.0) -> Progress:

@@ -1,9 +1,8 @@
 """Inside the bounded child: the only part that opens a PDF. `python -m localeval.pdfchild FILE FORM PART PARTS [FIRST]`.
 
 It prints a header, then one JSON line a page of its part of the file. A page is plain values: with FORM "boxes" the blocks
-of lines that the library found, each line as `[text, x0, y0, x1, y1, size, style]`; with FORM "text" the text alone, in
-reading order. Lengths are whole hundredths of a point, for they are quicker to write and to read than fractions are; style
-is 1 for bold, plus 2 for a line that runs from left to right.
+of lines that the library found, with "lines" the same in reading order, each line as `layout.to_wire` writes it; with
+"text" the text alone, in reading order. Children share this work; what needs all pages at once is left to who asked.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from itertools import pairwise
 
 from localeval import child
 from localeval.corpus import Signals
-from localeval.layout import arranged, from_wire
+from localeval.layout import Raw, arranged, to_wire
 
 MEMORY_BYTES = 2 << 30
 CPU_SECONDS = 300  # for the whole file: 2,400 pages take about ten
-SHRINK_EVERY = 50  # pages; what the library keeps of fonts and pictures would grow with the file
+SHRINK_EVERY = 200  # pages; what the library keeps of fonts and pictures would grow with the file, and is read again
 LABEL_CHARS = 30
 OCR_FONTS = ("GlyphLessFont", "HiddenHorzOCR")
 IMAGES, LARGE_IMAGE = ("fill-image", "fill-imgmask"), 0.8  # of the page
@@ -40,6 +39,7 @@ def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: i
         yield _refused("missing")
         return
     pymupdf.TOOLS.mupdf_display_errors(False)
+    pymupdf.TOOLS.set_icc(0)  # colours are not asked for, and profiles are slow to set up
     try:
         document = pymupdf.open(path)
     except Exception as error:  # the library raises many kinds, some of them its own
@@ -54,7 +54,7 @@ def told(path: str, form: str = "boxes", part: int = 0, parts: int = 1, first: i
     labels = _labels(document)
     begins = not part and first is None
     dropped = _dropped(document) if begins else 0
-    yield _header(document, dropped, outline=form == "boxes" and begins) | {"first": begin, "end": end}
+    yield _header(document, dropped, outline=form != "text" and begins) | {"first": begin, "end": end}
     for index in range(begin if first is None else first, end):
         try:
             page = document.load_page(index)
@@ -192,8 +192,8 @@ def _page(page, index: int, document, form: str, labels: list) -> dict:
     message = {"label": str(index + 1), "width": rect.width, "height": rect.height}
     empty = {"text": ""} if form == "text" else {"wire": []}
     try:
-        found, seen = _interpreted(page)
-        told, counts = _blocks(found, turn)
+        text, seen = _interpreted(page)
+        told, counts = _told(text, turn)
         message["label"] = _label(index, labels)
     except Exception:
         return message | empty | {"signals": asdict(Signals(repaired=document.is_repaired, unreadable=True))}
@@ -202,13 +202,15 @@ def _page(page, index: int, document, form: str, labels: list) -> dict:
     covered = _covered(page.get_bboxlog(), unturned) if large else 0.0
     message["signals"] = _signals(counts, seen, unturned, bool(document.is_repaired), covered)
     if form == "boxes":
-        return message | {"wire": told}
-    ready = arranged(from_wire(told), rect.width, rect.height)
+        return message | {"wire": to_wire(told)}
+    ready = arranged(told, rect.width, rect.height)
+    if form == "lines":
+        return message | {"wire": to_wire(ready)}
     return message | {"text": "\n\n".join("\n".join(line.text for line in block) for block in ready)}
 
 
-def _interpreted(page) -> tuple[list[dict], object]:
-    """Blocks of text, and what else was drawn. The page is interpreted once; both are taken from that list of drawings.
+def _interpreted(page) -> tuple[object, object]:
+    """The library's text of the page, and what else was drawn. The page is interpreted once; both are taken from that list of drawings.
 
     The library measures a page as it is before it is turned.
     """
@@ -225,10 +227,7 @@ def _interpreted(page) -> tuple[list[dict], object]:
         seen = _watcher()()
         pymupdf.mupdf.fz_run_display_list(drawings.this, seen, *_unchanged(), pymupdf.mupdf.FzCookie())
         pymupdf.mupdf.fz_close_device(seen)
-        blocks = text.extractDICT()["blocks"]
-        if _holds_numbers(blocks):
-            turn_numbers(blocks, text.extractRAWDICT()["blocks"])
-        return blocks, seen
+        return text, seen
     finally:
         if turned:
             page.set_rotation(turned)
@@ -237,9 +236,18 @@ def _interpreted(page) -> tuple[list[dict], object]:
 _NUMBER = re.compile("[٠-٩۰-۹](?:[٫٬.,]?[٠-٩۰-۹])+")
 
 
-def _holds_numbers(blocks: list[dict]) -> bool:
-    texts = [span["text"] for block in blocks for line in block.get("lines", ()) for span in line["spans"]]
-    return _NUMBER.search("\n".join(texts)) is not None
+def _told(text, turn) -> tuple[list[list[Raw]], dict]:
+    """`_blocks` of the library's text, its numbers put right."""
+    blocks = text.extractDICT()["blocks"]
+    told = _blocks(blocks, turn)
+    if not _holds_numbers(told[0]):
+        return told
+    turn_numbers(blocks, text.extractRAWDICT()["blocks"])
+    return _blocks(blocks, turn)
+
+
+def _holds_numbers(told: list[list[Raw]]) -> bool:
+    return any(not line.text.isascii() and _NUMBER.search(line.text) for block in told for line in block)
 
 
 def turn_numbers(blocks: list[dict], letters: list[dict]) -> None:
@@ -295,33 +303,23 @@ def _watcher() -> type:
     return Watcher
 
 
-def _blocks(found: list[dict], turn) -> tuple[list[list[tuple]], dict]:
+def _blocks(found: list[dict], turn) -> tuple[list[list[Raw]], dict]:
     """The lines of each block, and counts for the signals. Blocks and lines without ink are left out."""
     told, counts = [], {"chars": 0, "hidden": 0, "angled": 0, "removed": 0, "ocr_font": False}
     for block in found:
-        lines = [_line(line, turn, counts) for line in block.get("lines", ())]
-        kept = [line for line in lines if line[0] and not line[0].isspace()]
-        if kept:
-            told.append(kept)
+        if "lines" in block:
+            lines = [_line(line, turn, counts) for line in block["lines"]]
+            kept = [line for line in lines if line.text and not line.text.isspace()]
+            if kept:
+                told.append(kept)
     return told, counts
 
 
-def _line(line: dict, turn, counts: dict) -> tuple:
-    """`(text, x0, y0, x1, y1, size, style)`. Bold: nearly all of its letters are; bold code is no heading."""
-    bold, mono, drawn = _span_flags()
-    spans, sizes, size, heavy, hidden, total = line["spans"], {}, 0.0, 0, 0, 0
-    several = len(spans) > 1
-    for span in spans:
-        count, size, flags = len(span["text"].strip()), span["size"], span["flags"]
-        total += count
-        if several:
-            sizes[size] = sizes.get(size, 0) + count
-        if flags & bold and not flags & mono:
-            heavy += count
-        if not span["char_flags"] & drawn:
-            hidden += count
-            counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
-    text = spans[0]["text"] if not several else "".join([span["text"] for span in spans])
+def _line(line: dict, turn, counts: dict) -> Raw:
+    """One line, its lengths rounded to hundredths of a point. Bold: nearly all of its letters are; bold code is no heading."""
+    spans = line["spans"]
+    text = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
+    size, total, heavy = _type(spans, counts)
     if not text.isprintable():
         counts["removed"] += harmed(text)
         text = clean(text)[0]
@@ -330,14 +328,26 @@ def _line(line: dict, turn, counts: dict) -> tuple:
         (x0, y0, x1, y1), dx = _turned(line["bbox"], turn), dx * turn.a + dy * turn.c
     upright = dx > 0.9
     counts["chars"] += total
-    if hidden:
-        counts["hidden"] += hidden
     if not upright:
         counts["angled"] += total
-    if len(sizes) > 1:
-        size = max(sizes, key=sizes.__getitem__)
-    style = (heavy > 0.95 * total) + 2 * upright
-    return text.rstrip(), round(x0 * 100), round(y0 * 100), round(x1 * 100), round(y1 * 100), round(size * 100), style
+    box = round(x0 * 100) / 100, round(y0 * 100) / 100, round(x1 * 100) / 100, round(y1 * 100) / 100
+    return Raw(text.rstrip(), box, round(size * 100) / 100, heavy > 0.95 * total, upright)
+
+
+def _type(spans: list[dict], counts: dict) -> tuple[float, int, int]:
+    """The size that most of a line's characters are set in, how many there are, and how many of them are heavy."""
+    bold, mono, drawn = _span_flags()
+    sizes, heavy, total = {}, 0, 0
+    for span in spans:
+        count, size, flags = len(span["text"].strip()), span["size"], span["flags"]
+        total += count
+        sizes[size] = sizes.get(size, 0) + count
+        if flags & bold and not flags & mono:
+            heavy += count
+        if not span["char_flags"] & drawn:
+            counts["hidden"] += count
+            counts["ocr_font"] = counts["ocr_font"] or any(name in span["font"] for name in OCR_FONTS)
+    return (size if len(sizes) == 1 else max(sizes, key=sizes.__getitem__)), total, heavy
 
 
 @lru_cache

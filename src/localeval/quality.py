@@ -186,30 +186,26 @@ NATIVE = Reading()
 def features(text: str) -> dict[str, float]:
     """The 18 FEATURES of a page, all 0 for a page without text. Dot leaders of tables of contents are left out."""
     text = _LEADERS.sub(" ", text)
-    tokens, found, kinds, latin, vowels = text.split(), Counter(), Counter(), 0, 0
-    for char, count in Counter(text).items():
-        kind, is_latin, is_vowel = _CHARS[char]
-        kinds[kind] += count
-        if is_latin:
-            latin, vowels = latin + count, vowels + count * is_vowel
+    tokens, rows, kinds = text.split(), text.splitlines(), _kinds(text)
+    lines = [len(line.strip()) for line in rows if line and not line.isspace()]
+    latin, found = kinds["latin"], dict.fromkeys(FEATURES, 0)
     for names, count in Counter(map(_TOKENS.__getitem__, tokens)).items():  # hundreds of tokens, few combinations
-        for name in names:
+        for name in names.split():
             found[name] += count
-    lines = [len(line.strip()) for line in text.splitlines() if line and not line.isspace()]
     signs = _SIGN if latin > 0.8 * kinds["alpha"] else _LONE
     lone = len(signs.findall(text)) if kinds["bad"] else 0  # they harm no word
     cid = sum(map(len, re.findall(r"\(cid:\d+\)", text))) if "(cid:" in text else 0
-    total = kinds.total() - kinds["space"]
-    values = {name: found[name] / max(1, len(tokens)) for name in FEATURES}
+    total = sum(kinds[name] for name in ("bad", "alpha", "digit", "common", "symbol"))
+    values = {name: count / max(1, len(tokens)) for name, count in found.items()}
     values |= {name: kinds[name] / max(1, total) for name in ("alpha", "digit", "symbol")}
     values |= {
         "n_chars": total,
         "bad_char": min(1.0, (kinds["bad"] - lone + cid) / max(1, total)),
         "latin": latin / max(1, kinds["alpha"]),
-        "vowel": vowels / max(1, latin),
+        "vowel": kinds["vowel"] / max(1, latin),
         "mean_line": sum(lines) / max(1, len(lines)),
         "short_line": sum([length < 20 for length in lines]) / max(1, len(lines)),
-        "broken_line": _broken(text) / max(1, kinds["alpha"]),
+        "broken_line": _broken(rows) / max(1, kinds["alpha"]),
         "bigram_entropy": _bigram_entropy(text),
     }
     return {name: float(value) for name, value in values.items()}
@@ -230,15 +226,37 @@ _SIGN = re.compile(
 _CODE_LINE, _ANY_WORD = re.compile(r"[(){}=<>_]"), re.compile(r"\w+")
 
 
-def _broken(text: str) -> int:
+def _kinds(text: str) -> dict[str, int]:
+    """How many characters are of each of KINDS. ASCII is counted by a table, the few others one by one."""
+    plain = text.encode("ascii", "ignore")
+    counts = (np.bincount(np.frombuffer(plain, np.uint8), minlength=128) @ _ascii_kinds()).tolist()
+    kinds = dict(zip(KINDS, counts, strict=True))
+    for char, count in Counter(_NOT_ASCII.findall(text)).items() if len(plain) < len(text) else ():
+        for kind in _CHARS[char]:
+            kinds[kind] += count
+    return kinds
+
+
+KINDS = ("space", "bad", "alpha", "digit", "common", "symbol", "latin", "vowel")  # vowel: of the Latin letters
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+
+
+@lru_cache
+def _ascii_kinds() -> np.ndarray:
+    """One row a character, one column a kind: 1 where it is of that kind."""
+    return np.array([[kind in _CHARS[chr(code)] for kind in KINDS] for code in range(128)], np.intp)
+
+
+def _broken(lines: list[str]) -> int:
     """Letters in lines that are no language, as a font read through the wrong table leaves them on a page of others.
 
     Either most of them carry accents, as Cyrillic read as Latin has them; or there are 30 Latin letters or more in five
     words or more, fewer than a quarter of them vowels, without a stopword and without a sign of code.
     """
     found = 0
-    for line in text.splitlines():
-        accented, odd = not line.isascii(), len(line) >= 34 and _no_language(line)  # 30 letters and four gaps
+    for line in lines:
+        accented = not line.isascii() and len(line) - len(line.encode("ascii", "ignore")) >= 5  # 0.6 of 8, or more
+        odd = len(line) >= 34 and _no_language(line)  # 30 letters and four gaps
         if not accented and not odd:
             continue
         letters = [char for char in line if _script(char) == "LATIN"]
@@ -293,21 +311,28 @@ _LIKE_CODE = re.compile(r"[\\#@%&$-]*[A-Za-z_.$][\w.$@\\]*(?:[(\[{=<:/~*-].*)?|<
 
 
 class _Chars(dict):
-    """What kind a character is, whether it is Latin, and whether a vowel; worked out when first asked for."""
+    """Which of KINDS a character is; worked out when first asked for."""
 
-    def __missing__(self, char: str) -> tuple[str, bool, bool]:
-        self[char] = told = (_kind(char), _script(char) == "LATIN", _is_vowel(char))
+    def __missing__(self, char: str) -> tuple[str, ...]:
+        latin = _script(char) == "LATIN"
+        self[char] = told = (_kind(char),) + ("latin",) * latin + ("vowel",) * (latin and _is_vowel(char))
         return told
 
 
 class _Tokens(dict):
-    """The names of the features that a token has; worked out when first asked for, and kept for the pages to come."""
+    """The names of the features that a token has, in one word each; worked out when first asked for, and kept for the pages to
+    come. As one text, for its hash is worked out once."""
 
-    def __missing__(self, token: str) -> tuple[str, ...]:
+    def __missing__(self, token: str) -> str:
         if len(self) >= MOST_TOKENS:
             self.clear()
-        names = _token_features(token)
-        self[token] = told = _COMBINATIONS.setdefault(names, names)
+        core = token.strip(_AROUND)
+        if core != token:  # the signs around a word change none of its features
+            told = self[core]
+        else:
+            names = " ".join(_token_features(core))
+            told = _COMBINATIONS.setdefault(names, names)
+        self[token] = told
         return told
 
 
@@ -321,16 +346,15 @@ _STREWN = re.compile(r"[a-z][A-Z][a-z]*[A-Z][a-z]?[A-Z]")
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 
 
-def _token_features(token: str) -> tuple[str, ...]:
-    core = token.strip(_AROUND)
-    return _letters_features(core) if core.isascii() and core.isalpha() else _any_features(token, core)
+def _token_features(core: str) -> tuple[str, ...]:
+    return _letters_features(core) if core.isascii() and core.isalpha() else _any_features(core)
 
 
-def _any_features(token: str, core: str) -> tuple[str, ...]:
+def _any_features(core: str) -> tuple[str, ...]:
     scripts = set(map(_script, core))
     found = {
         "single_token": len(core) == 1 and scripts == {"LATIN"},
-        "long_token": bool(_RUN.search(token)),
+        "long_token": bool(_RUN.search(core)),
         "good_token": _is_good(core, scripts),
         "stopword": core.casefold() in STOPWORDS,
         "mixed_script": len(scripts - _MIXABLE) > 1 and _mixes(core, scripts),
@@ -390,7 +414,7 @@ def _counts(folded: str) -> tuple[list[int], list[int]]:
     """How often each pair of letters and each letter comes, where all letters are from a to z: tables count quickest."""
     letters = folded.encode("ascii", "ignore").translate(None, _NO_SMALL)
     codes = np.frombuffer(letters, np.uint8).astype(np.intp) - ord("a")
-    return _by_first(codes[:-1] * 26 + codes[1:], 26**2), _by_first(np.roll(codes, 1), 26)
+    return _by_first(codes[:-1] * 26 + codes[1:], 26**2), _by_first(np.concatenate([codes[-1:], codes[:-1]]), 26)
 
 
 def _by_first(codes: np.ndarray, size: int) -> list[int]:

@@ -21,7 +21,7 @@ import pandas as pd
 from localeval import ocr, pdf, quality
 from localeval.corpus import Corpus, Layout, Line, Page, Reading, Signals, make_document
 from localeval.gold import fold
-from localeval.layout import find_furniture, find_headings, heading_groups
+from localeval.layout import find_furniture, find_headings, largest_heading
 from localeval.records import BadInput, Document, Evidence, Query, Span
 
 ANCHOR = 12  # letters in a row that stand once in both texts: about two words
@@ -222,7 +222,7 @@ def twin_document(source: Document, layout: Layout, pages: Sequence[ocr.Record])
     body = [line for line in shown if line.start not in edges]
     made = Layout(
         source.doc_id,
-        _title(text, body) or Path(source.doc_id).stem,
+        largest_heading(text, body) or Path(source.doc_id).stem,
         tuple(
             Page(before.index, before.label, *span, page.width, page.height)
             for before, span, page in zip(layout.pages, spans, pages, strict=True)
@@ -239,13 +239,6 @@ def twin_document(source: Document, layout: Layout, pages: Sequence[ocr.Record])
 def _as_told(page: ocr.Record) -> dict:
     """A page as `pdf.messages` tells one, with the blocks that ingestion would make of these words."""
     return {"blocks": ocr.blocks(page.read.words, page.width), "width": page.width, "height": page.height}
-
-
-def _title(text: str, body: list) -> str:
-    groups = heading_groups(body)
-    first = [group for group in groups if group[0].page == groups[0][0].page]
-    best = max(first, key=lambda group: (group[0].size, -group[0].start), default=[])
-    return " ".join(text[best[0].start : best[-1].end].split()) if best else ""
 
 
 def _reading(read: ocr.Recognised) -> Reading:
