@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from localeval.records import QUERY_STATES, BadInput, Evidence, Graded, Hit, Query, ScoringRule, Span, Unit
 
@@ -22,6 +23,14 @@ APPLICABLE = {
     "page": {"page/contains", "page/overlaps", "chunk/same_document", "document/contains"},
     "document": {"chunk/same_document", "document/contains"},
 }  # fmt: skip
+
+
+class Worth(NamedTuple):
+    """What a unit is worth for a question: units of identical text are one group, which is rewarded once."""
+
+    group: tuple[Span, ...]
+    indexes: frozenset[int]  # of the evidence it satisfies
+    gain: float  # the highest grade of it
 
 
 class Units:
@@ -44,6 +53,8 @@ class Units:
             for span in self.spans:
                 same[text(span)].append(span)
             self._twins = {span: tuple(group) for group in same.values() if len(group) > 1 for span in group}
+        self._nearest: dict[Span, Span | None] = {}
+        self._worth: dict[tuple, tuple[dict[Span, Worth], tuple[float, ...]]] = {}
 
     def of(self, doc_id: str) -> Sequence[Span]:
         return self._by_document.get(doc_id, ())
@@ -58,9 +69,22 @@ class Units:
         last = bisect_right(starts, span.end)
         return [unit for unit in spans[max(0, first - 1) : last] if unit.overlap(span)]
 
+    def nearest(self, span: Span) -> Span | None:
+        """The unit that `span` overlaps most (tie: the earlier); None where it touches none. Remembered: every system asks again."""
+        if span not in self._nearest:
+            found = self.touching(span)
+            self._nearest[span] = max(found, key=lambda unit: (unit.overlap(span), -unit.start)) if found else None
+        return self._nearest[span]
+
     def twins(self, span: Span) -> tuple[Span, ...]:
         """All units whose text is exactly that of `span`, itself among them."""
         return self._twins.get(span, (span,))
+
+    def worth(self, evidence: tuple[Evidence, ...], rule: ScoringRule) -> tuple[dict[Span, Worth], tuple[float, ...]]:
+        """Every unit that satisfies some of the evidence -> its worth, and the ideal. Remembered: no system changes it."""
+        if (evidence, rule) not in self._worth:
+            self._worth[evidence, rule] = _worth(evidence, rule, self)
+        return self._worth[evidence, rule]
 
 
 def unit_sets(corpus, chunks: dict[str, list[Unit]]) -> dict[tuple[str, str], Units]:
@@ -196,11 +220,8 @@ def collapse(spans: Iterable[Span], units: Units) -> list[Span]:
 
     A span that touches no unit is dropped: there is nothing of this kind to rank.
     """
-    seen: dict[Span, None] = {}
-    for span in spans:
-        found = units.touching(span)
-        if found:
-            seen.setdefault(max(found, key=lambda unit: (unit.overlap(span), -unit.start)))
+    seen = dict.fromkeys(map(units.nearest, spans))
+    seen.pop(None, None)
     return list(seen)
 
 
@@ -214,19 +235,30 @@ def grade(hits: Sequence[Hit], query: Query, rule: ScoringRule, units: Units) ->
         raise TypeError("hits must be in order; a set has none")
     if not query.answerable:
         return Graded(query.query_id, "unanswerable", origin=query.origin)
-    evidence = [item for item in query.evidence if applicable(item, rule)]
+    evidence = tuple(item for item in query.evidence if applicable(item, rule))
     if not evidence:
         return Graded(query.query_id, "not_applicable", origin=query.origin)
     ranking = [hit.span for hit in hits]
     if rule.unit in ("page", "document", "section"):
         ranking = collapse(ranking, units)
-    covered_by, merge = _covered_by(evidence, rule, units), rule.match != "same_document"
-    classes = {units.twins(span) if merge else (span,) for span in covered_by}
+    worth, ideal = units.worth(evidence, rule)
+    gains, covers = _walk(ranking, worth)
     grades = tuple(item.grade for item in evidence)
-    ideal = sorted((_gain(_class_covers(group, covered_by), grades) for group in classes), reverse=True)
-    gains, covers = _walk(ranking, covered_by, units if merge else None, grades)
     status = "scored" if ideal else "unreachable"
-    return Graded(query.query_id, status, gains, covers, tuple(ideal), grades, len(ranking), query.origin)
+    return Graded(query.query_id, status, gains, covers, ideal, grades, len(ranking), query.origin)
+
+
+def _worth(
+    evidence: Sequence[Evidence], rule: ScoringRule, units: Units
+) -> tuple[dict[Span, Worth], tuple[float, ...]]:
+    covered_by, merge = _covered_by(evidence, rule, units), rule.match != "same_document"
+    found, ideal = {}, []
+    for group in {units.twins(span) if merge else (span,) for span in covered_by}:
+        indexes = frozenset().union(*(covered_by.get(span, ()) for span in group))
+        one = Worth(group, indexes, float(max(evidence[index].grade for index in indexes)))
+        found |= dict.fromkeys(group, one)
+        ideal.append(one.gain)
+    return found, tuple(sorted(ideal, reverse=True))
 
 
 def _covered_by(evidence: Sequence[Evidence], rule: ScoringRule, units: Units) -> dict[Span, set[int]]:
@@ -240,26 +272,16 @@ def _covered_by(evidence: Sequence[Evidence], rule: ScoringRule, units: Units) -
     return found
 
 
-def _class_covers(group: Iterable[Span], covered_by: dict[Span, set[int]]) -> set[int]:
-    return set().union(*(covered_by.get(span, ()) for span in group))
-
-
-def _gain(indexes: Iterable[int], grades: Sequence[int]) -> float:
-    """Gain of a coarse unit: the highest grade it covers."""
-    return float(max((grades[index] for index in indexes), default=0))
-
-
-def _walk(ranking, covered_by, units, grades):
+def _walk(ranking: Iterable[Span], worth: dict[Span, Worth]):
     """Sparse gains and newly covered evidence along a ranking; a class of identical units is rewarded at its first rank."""
-    gains, covers, rewarded, known = [], [], set(), set()
+    gains, covers, rewarded, known = [], [], set(), frozenset()
     for rank, span in enumerate(ranking, 1):
-        group = units.twins(span) if units else (span,)
-        indexes = _class_covers(group, covered_by)
-        if not indexes or group in rewarded:
+        one = worth.get(span)
+        if one is None or one.group in rewarded:
             continue
-        rewarded.add(group)
-        gains.append((rank, _gain(indexes, grades)))
-        new = indexes - known
+        rewarded.add(one.group)
+        gains.append((rank, one.gain))
+        new = one.indexes - known
         if new:
             known |= new
             covers.append((rank, tuple(sorted(new))))
