@@ -470,3 +470,5 @@ def test_the_page_of_the_gate_shows_the_boards(exported, tmp_path):
     page.write_text(leaderboard.MARK)
     leaderboard.show(tmp_path, page)
     assert page.read_text() == "Nothing was submitted yet."
+    leaderboard.show(tmp_path, tmp_path / "no.md")
+    assert not (tmp_path / "no.md").exists()

@@ -555,7 +555,7 @@ MARK = "<!-- boards -->"  # where a page of the book shows them
 
 def show(root: Path, page: Path) -> None:
     """Puts every board of the project, checked just now, in place of MARK in a page that the site is built from."""
-    text = page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""  # a project of its own may have no such page
     if MARK in text:
         told = read(root) if (root / FOLDER).is_dir() else {"boards": [], "unread": []}
         page.write_text(text.replace(MARK, "\n\n".join(_shown(told)) or "Nothing was submitted yet."), encoding="utf-8")
