@@ -15,6 +15,7 @@ from localeval.grading import (
     collapse,
     evidence_lost,
     grade,
+    known_rules,
     merged,
     overlap_share,
 )
@@ -260,3 +261,7 @@ def test_evidence_that_no_chunk_holds_is_counted_by_piece():
     assert table.to_dict("list") == {"chunker": ["fives", "halves"], "pieces": [3, 3], "lost": [2, 0]}
     assert evidence_lost(queries, "chunk/overlaps", sets)["lost"].tolist() == [0, 0]
     assert evidence_lost([], "chunk/contains", sets)["pieces"].tolist() == [0, 0]
+
+
+def test_a_rule_named_twice_is_one_rule():
+    assert known_rules(["chunk/contains", "page/overlaps", "chunk/contains"]) == ["chunk/contains", "page/overlaps"]

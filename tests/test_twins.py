@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import shutil
 from collections import Counter
 from itertools import pairwise, product
 from pathlib import Path
@@ -383,3 +384,11 @@ def test_every_page_at_every_level_is_damaged_by_a_seed_of_its_own(degrade):
         (page, level): degrade.damaged_page("calendars", page, level) for page in (0, 1) for level in ("light", "heavy")
     }
     assert len(set(images.values())) == 4 and degrade.damaged_page("calendars", 1, "heavy") == images[1, "heavy"]
+
+
+def test_records_of_another_engine_are_no_twin(tmp_path):
+    source = corpus.load(DATA / "corpus")
+    (tmp_path / "rapidocr").mkdir()
+    shutil.copy(DATA / "twins/recorded/tesseract/light.jsonl.gz", tmp_path / "rapidocr/light.jsonl.gz")
+    with pytest.raises(BadInput, match=r"rapidocr/light.jsonl.gz: page \d+ of .* was read by 'tesseract'"):
+        twins.load(tmp_path, ["rapidocr"], ["light"], source, [])

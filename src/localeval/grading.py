@@ -98,8 +98,8 @@ RANKED = ("chunk", "page", "document")  # kinds of unit that `unit_sets` holds
 
 
 def known_rules(rules: Iterable[str]) -> list[str]:
-    """The rules as given; one that is misspelt, or ranks a kind of unit that nothing here makes, is bad input."""
-    rules = list(rules)
+    """The rules as given, each once; one that is misspelt, or ranks a kind of unit that nothing here makes, is bad input."""
+    rules = list(dict.fromkeys(rules))
     for text in rules:
         if ScoringRule.parse(text).unit not in RANKED:
             raise BadInput(f"rules: {text!r} ranks units that no chunker makes; use {', '.join(RANKED)}")

@@ -387,12 +387,17 @@ def load(
     """
     if not 0 < min_share <= 1:
         raise BadInput(f"min_share={min_share:g}: the least share of a span that must survive; more than 0, at most 1")
-    found = []
-    for engine, level in ((engine, level) for engine in engines for level in levels) if folder else ():
+    found, pairs = [], dict.fromkeys((engine, level) for engine in engines for level in levels)
+    for engine, level in pairs if folder else ():
         path = path_of(folder, engine, level)
         if path.is_file():
             progress(f"twin: {engine}, {level}")
             records = ocr.read_records(path)
+            other = next((one for one in records if one.read.engine != engine), None)
+            if other:
+                raise BadInput(
+                    f"{path}: page {other.page} of {other.document} was read by {other.read.engine!r}; make the records of {engine} again"
+                )
             corpus = twin_corpus(source, records, str(path))
             mapped = map_queries(queries, source, corpus, min_share)
             found.append(Twin(engine, level, corpus, *mapped, fidelity(source, corpus, records, level)))
