@@ -480,6 +480,13 @@ def test_the_split_of_a_question_is_its_own_and_not_that_of_its_place(tmp_path, 
     assert after == before | {"new": "dev"}
 
 
+@pytest.mark.parametrize("query_id", ["q\r1", "q\n1", "q1 ", "q\u20281", "q\t1"])
+def test_a_query_id_is_one_visible_line(tmp_path, corpus, query_id):
+    with pytest.raises(BadInput, match=r"gold.jsonl:1: query_id .* holds a line break or another sign") as refused:
+        gold.load(write(tmp_path, row(query_id=query_id)), corpus)
+    assert len(str(refused.value).splitlines()) == 1
+
+
 def test_word_overlap_is_reported_for_each_question(tmp_path, corpus):
     frame = gold.overlap(
         gold.load(
