@@ -377,6 +377,12 @@ def test_export_refuses_what_is_there_what_did_not_run_and_what_is_unknown(expor
     assert sorted(path.name for path in (exported / "leaderboard/toy").iterdir()) == ["fixed_bm25", "section_bm25"]
 
 
+def test_export_from_a_run_outside_the_project_names_what_is_unknown(exported, tmp_path):
+    outside = shutil.copytree(exported / "runs/toy/base", tmp_path / "elsewhere" / "base")
+    with pytest.raises(BadInput, match=f"section/bm52: no system of {outside}.*did you mean 'section/bm25'"):
+        leaderboard.export(exported, "toy", "section/bm52", folder=str(outside))
+
+
 def test_no_submission_yet_says_how_to_make_one(executed, monkeypatch, capsys):
     monkeypatch.setenv("LOCALEVAL_ROOT", str(executed[0]))
     code, said, _ = call(capsys, "leaderboard", "--check")

@@ -361,7 +361,9 @@ def _named(row: dict, where: str, number: int, seen: dict[str, int]) -> str:
     if not _filled(query_id):
         return where
     if not query_id.isprintable() or query_id != query_id.strip():
-        raise BadInput(f"{where}: query_id {query_id!r} holds a line break or another sign that no table shows; leave it out")
+        raise BadInput(
+            f"{where}: query_id {query_id!r} holds a line break or another sign that no table shows; leave it out"
+        )
     if query_id in seen:
         raise BadInput(
             f"{where}: query_id {query_id!r} is already used on line {seen[query_id]}; give each question its own"

@@ -593,8 +593,8 @@ def _cells(row: Mapping) -> tuple:
 
 def export(root: Path, study: str, system: str, name: str = "", folder: str = "") -> Path:
     """Writes the folder of a submission from the run at hand; a folder that is there already is refused."""
-    at = root / bases.folder_of(root, study, folder)
-    name = name or re.sub(r"[^\w.=+@-]+", "_", system)
+    where = bases.folder_of(root, study, folder)
+    at, name = root / where, name or re.sub(r"[^\w.=+@-]+", "_", system)
     target = root / FOLDER / study / name
     if not re.fullmatch(r"[\w.=+@-]+", name) or name.startswith("."):
         raise BadInput(f"--name {name}: use letters, digits and . _ = + @ - only")
@@ -602,7 +602,7 @@ def export(root: Path, study: str, system: str, name: str = "", folder: str = ""
         raise BadInput(f"{target.relative_to(root)}: is there already; remove it, or give another --name")
     notebook, row, known = _find(at, system)
     if row is None:
-        raise BadInput(f"{system}: no system of {at.relative_to(root)}{near(system, known)}")
+        raise BadInput(f"{system}: no system of {where}{near(system, known)}")
     if row["status"] not in bases.RAN:
         raise BadInput(f"{system}: did not run ({row['status']}: {row['reason']}); only what ran can be submitted")
     target.parent.mkdir(parents=True, exist_ok=True)
