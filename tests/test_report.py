@@ -172,6 +172,15 @@ def test_table_of_a_named_index_and_of_a_single_row():
     assert "le-sortable" not in report.table(frame, "Means.", sortable=False).html
 
 
+def test_what_is_long_in_a_table_can_go_on_in_the_next_line():
+    frame = pd.DataFrame({"system": ["section/bm25"], "evidence_ndcg@10": ["0.71 [0.62, 0.80]"], "why": ["no <b> [x]"]})
+    html = report.table(frame, "Words.").html
+    assert "section/<wbr>bm25" in html and "evidence_<wbr>ndcg<wbr>@10" in html
+    assert "<span>0.71</span> <span>[0.62, 0.80]</span>" in html and "no &lt;b&gt; [x]" in html
+    assert "le-wide" not in html
+    assert "le-wide" in report.table(pd.DataFrame([range(report.WIDE)], columns=list("abcdefg")), "Words.").html
+
+
 def test_table_refuses_bad_input():
     frame = summary()
     with pytest.raises(BadInput, match="caption"):

@@ -18,6 +18,7 @@ from localeval.records import QUERY_STATES, RUN_STATES, BadInput
 
 STATES = QUERY_STATES | RUN_STATES
 NUMERIC = re.compile(r"(?:[<>] )?[+−-]?\.?\d[\d.,]*%?(?: (?:of [\d,]+|m?s|\[[^\]]*\]|\([^)]*\)))*")
+WIDE = 7  # columns; from here on a table is set smaller
 
 # Values
 
@@ -96,11 +97,12 @@ def table(
     long = {name for name in columns if max((len(str(value)) for value in frame[name]), default=0) > 40}
     kinds = {name: "le-num" if _is_numeric(frame[name], formats.get(name)) else "le-text" for name in columns}
     kinds = {name: f"{kind} le-prose" if name in long and kind == "le-text" else kind for name, kind in kinds.items()}
-    head = "".join(f'<th scope="col" class="{kinds[name]}">{escape(heading(name))}</th>' for name in columns)
+    head = "".join(f'<th scope="col" class="{kinds[name]}">{_breakable(escape(heading(name)))}</th>' for name in columns)
     body = "\n".join(_row([cells[name][i] for name in columns], kinds.values()) for i in range(len(frame)))
+    classes = "le-table" + " le-sortable" * (sortable and len(frame) > 1) + " le-wide" * (len(columns) >= WIDE)
     html = (
         f'<div class="le-own le-scroll" role="group" tabindex="0" aria-label="Table: {escape(caption[:120])}">\n'
-        f'<table class="le-table{" le-sortable" if sortable and len(frame) > 1 else ""}">\n'
+        f'<table class="{classes}">\n'
         f'<caption><span class="le-caption">{escape(caption)}</span></caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
@@ -135,7 +137,9 @@ def _cell(value, spec: str | Callable | None, is_state: bool) -> str:
         return f'<span title="not defined">{DASH}</span>'
     if is_state:
         return chip(str(value))
-    return escape(_text(value, spec))
+    text = escape(_text(value, spec))
+    pieces = re.split(r" (?=[\[(])", text) if NUMERIC.fullmatch(text) else []
+    return " ".join(f"<span>{piece}</span>" for piece in pieces) if len(pieces) > 1 else _breakable(text)
 
 
 def _text(value, spec: str | Callable | None) -> str:
@@ -155,11 +159,12 @@ def chip(state: str) -> str:
     return f'<span class="le-state" data-state="{escape(state)}"{title}>{escape(heading(state))}</span>'
 
 
+def _breakable(text: str) -> str:
+    """A name such as section/hybrid:minilm+maxsim@40 or evidence_ndcg@10 may go on in the next line after a separator."""
+    return re.sub(r"(?<=[A-Za-z0-9])(?:[/:+_](?=[A-Za-z])|(?=@))", r"\g<0><wbr>", text)
+
+
 def _row(cells: Sequence[str], kinds: Iterable[str]) -> str:
-    """A table row. A name such as section/hybrid:minilm+maxsim@40 may go on in the next line after a separator."""
     (first, kind), *rest = zip(cells, kinds, strict=True)
-    if "<" not in first:
-        first = re.sub(r"(?<=[A-Za-z0-9])([/:+])(?=[A-Za-z])", r"\1<wbr>", first)
-    name = "" if " " in first else " le-name"
-    head = f'<th scope="row" class="{kind}{name}">{first}</th>'
+    head = f'<th scope="row" class="{kind}">{first}</th>'
     return f"<tr>{head}" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in rest) + "</tr>"
