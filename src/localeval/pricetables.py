@@ -176,7 +176,7 @@ def repeats_sentence(totals: pd.DataFrame, runs: pd.DataFrame, repeats: int) -> 
     same = (
         "every repeat gave the same hits, so quality has no spread"
         if not broke
-        else f"{broke} system(s) answered otherwise and are failed"
+        else f"what answered otherwise is failed (systems: {broke})"
     )
     if repeats < 2 or totals.empty:
         return f"Each timed question was asked once more after its hits were kept, and {same}; one repeat shows no spread of the clock."
