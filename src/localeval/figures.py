@@ -404,8 +404,8 @@ def quality_vs_latency(
     """What quality costs in time: mean latency on a log axis against mean quality, one point a system.
 
     rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. engine: a column that gives the colour, past five the filling too.
-    chunker: one that gives the shape. depth: one whose values are written at both ends of a line that then joins the points. The horizontal bar runs from
-    P50 to P95; the mean may lie outside it. budget_ms: where to draw the latency budget.
+    chunker: one that gives the shape. depth: one whose values are written at both ends of a line that then joins the points. The
+    horizontal bar runs from P50 to P95; the mean may lie outside it. budget_ms: where to draw the latency budget.
     """
     rows = rows_for(rows, "quality_vs_latency", "system mean low high mean_ms p50_ms p95_ms", metric=metric)
     require_once(rows, "quality_vs_latency", ["system", "depth"] if "depth" in rows else ["system"])
@@ -506,14 +506,22 @@ def percent(axis) -> None:
     axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def lines_of(rows: pd.DataFrame, plot: str, x: str) -> list[tuple[str, pd.DataFrame]]:
-    """One `(name, rows)` a system, in order of x; a frame without systems is one unnamed line."""
+def lines_of(rows: pd.DataFrame, plot: str, x: str) -> list[tuple[str, pd.DataFrame, dict]]:
+    """One `(name, rows, style)` a system, rows in order of x; a frame without systems is one unnamed line. No two styles are the same."""
     named = "system" in rows.columns
     require_once(rows, plot, ["system", x] if named else [x])
     lines = list(rows.groupby("system", sort=False)) if named else [("", rows)]
     if len(lines) > 2 * len(COLOURS):
         raise BadInput(f"{plot}: {len(lines)} systems; it shows up to {2 * len(COLOURS)}, filter the frame first")
-    return [(name, line.sort_values(x, kind="stable")) for name, line in lines]
+    looks = zip(COLOURS * 2, MARKERS + MARKERS[1:] + MARKERS[:1], strict=True)
+    return [
+        (
+            name,
+            line.sort_values(x, kind="stable"),
+            {"color": colour, "marker": marker, "markeredgecolor": PAPER, "label": name},
+        )
+        for (name, line), (colour, marker) in zip(lines, looks, strict=False)
+    ]
 
 
 def band(ax, line: pd.DataFrame, x: str, low: str, high: str, colour: str) -> None:
