@@ -172,6 +172,11 @@ def read_reported(path: Path) -> pd.DataFrame:
         raise BadInput(f"{path}: not a table in UTF-8; write one line of names and one line a row") from None
 
 
+def reported_by(path: str, conditions: str) -> str:
+    """The caption of such figures: whose they are, which is the name of the file."""
+    return f"Reported by {Path(path).stem}, {conditions}: not measured here."
+
+
 def write_jsonl(rows: Iterable[dict], path: Path) -> None:
     """One object a line; packed, with no time stamp, where the name ends in .gz."""
     with path.open("wb") as file:

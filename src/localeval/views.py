@@ -87,7 +87,9 @@ def costs(runs: pd.DataFrame) -> pd.DataFrame:
 
 def not_run(runs: pd.DataFrame) -> pd.DataFrame:
     """Systems without a measurement, their state and what it would take; one row for each state and reason."""
-    rest = runs[runs["status"] != "ok"]
+    rest = runs[runs["status"] != "ok"].assign(
+        reason=lambda rows: rows["reason"].astype(str).str.removeprefix("not run: ")
+    )
     return rest.groupby(["status", "reason"], as_index=False, sort=False).agg(systems=("system", ", ".join))[
         ["systems", "status", "reason"]
     ]
