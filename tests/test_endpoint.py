@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import logging
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import pytest
 
@@ -104,11 +106,11 @@ def asked(server, tmp_path):
             "timeout": 5.0,
             "retries": 3,
         } | fields
-        waits = []
+        waits, environment = [], given.pop("environment", {"STUB_KEY": KEY})
         one = Endpoint(
             Address(**given),
             Replies(tmp_path / "replies.jsonl"),
-            {"STUB_KEY": KEY},
+            environment,
             sleep=waits.append,
             wall=lambda: 1_000_000_000.0,
         )
@@ -255,6 +257,74 @@ def test_the_key_is_nowhere(server, asked, tmp_path, caplog, capsys):
     assert KEY not in everything and server.seen[0][1] == f"Bearer {KEY}"
     for trace in (problem.value.__cause__, problem.value.__context__):
         assert KEY not in repr(trace)
+
+
+LONG = "sk/live+4f9A7c1e-0b2D"
+
+
+def shown(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        LONG, f"Bearer {LONG}", LONG.upper(), LONG[::-1], LONG[10:] + LONG[:10], quote(LONG, safe=""), LONG.encode().hex(),
+        "".join(f"%{byte:02X}" for byte in LONG.encode()), shown(LONG), shown(f"Bearer {LONG}"), shown(f"me:{LONG}:"), shown(LONG[::-1]),
+        base64.urlsafe_b64encode(b"x" + LONG.encode()).decode(), f"{LONG[:10]} and {LONG[10:]}",
+    ],
+)  # fmt: skip
+def test_a_key_that_comes_back_in_disguise_is_not_kept(asked, tmp_path, echo):
+    one = asked(f"so: {echo}.", key_variable="LONG_KEY", environment={"LONG_KEY": LONG})
+    text = one.complete(ASK)
+    assert text.startswith("so: ") and endpoints.HIDDEN in text
+    kept = (tmp_path / "replies.jsonl").read_text()
+    for form in endpoints.forms(LONG):
+        assert form.casefold() not in (text + kept).casefold()
+    assert len(text.replace(endpoints.HIDDEN, "")) < 20, "of the key no more than the ends of its code stay"
+
+
+def test_words_that_are_no_key_stay(asked):
+    said = "The live wire of 4 f; base64 is aGVsbG8gd29ybGQ=, 50%25."
+    assert asked(said, key_variable="LONG_KEY", environment={"LONG_KEY": LONG}).complete(ASK) == said
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ([], ""),
+        ([{"type": "text", "text": "One, "}, {"type": "text", "text": "two."}], "One, two."),
+        ("half of a pair: \ud800", "half of a pair: ?"),
+    ],
+)
+def test_contents_that_are_no_plain_text(asked, tmp_path, content, text):
+    assert asked(content).complete(ASK) == text
+    assert Replies(tmp_path / "replies.jsonl").kept, "it can be written"
+
+
+@pytest.mark.parametrize("content", [0, 7, True, {"text": "x"}, ["x"], [{"type": "image_url"}], [{"text": 3}]])
+def test_a_content_that_is_no_text_is_a_failure(asked, content):
+    one = asked(content)
+    assert groundedness.EndpointGenerator(one, "en", "X").answer(CASE).state == "failed"
+    assert not one.replies.kept
+
+
+@pytest.mark.parametrize(
+    "usage", [None, [], "7", {}, {"prompt_tokens": -7, "completion_tokens": 3}, {"prompt_tokens": 7.5, "completion_tokens": True}]
+)
+def test_tokens_that_are_not_counted_are_said(asked, usage):
+    one = asked((200, {}, chat("fine", usage=usage)))
+    assert one.complete(ASK) == "fine"
+    assert (one.tally.prompt_tokens, one.tally.completion_tokens, one.tally.uncounted, one.tally.replies) == (0, 0, 1, 1)
+
+
+def test_what_a_kept_reply_took_is_still_known(asked):
+    one = asked("fine")
+    one.complete(ASK)
+    again = asked("another")
+    assert again.complete(ASK) == "fine" and again.tally.seconds == one.tally.seconds > 0
+    assert (again.tally.sent, again.tally.kept, again.tally.prompt_tokens) == (0, 1, 7)
 
 
 # Kept replies

@@ -105,7 +105,9 @@ def _local(setting: Setting) -> tuple[gguf.LocalModel | None, str]:
     missing = gguf.missing(path)
     if missing:
         return None, missing
-    return gguf.LocalModel(gguf.locate(path, setting.folder), Replies(setting.folder / "gguf.jsonl")), ""
+    path = gguf.locate(path, setting.folder)
+    broken = gguf.trouble(path)
+    return (None, broken) if broken else (gguf.LocalModel(path, Replies(setting.folder / "gguf.jsonl")), "")
 
 
 def judge(name: str, setting: Setting) -> groundedness.Judge:
