@@ -12,13 +12,14 @@ import struct
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
 
 from localeval import endpoint as endpoints
-from localeval import generation, groundedness
+from localeval import generation, groundedness, handcheck, prompts
 from localeval.endpoint import Address, Endpoint, NoReply
 from localeval.records import BadInput
 from localeval.replies import Replies, key_of
@@ -38,14 +39,15 @@ class Stub(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.seen = ["fine"], []
+        self.script, self.seen, self.reply = ["fine"], [], None  # reply: what a judge says, from the request
         self.address_text = f"http://127.0.0.1:{self.server_port}/v1"
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        step = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
+        judged = self.server.reply and "supported" in body["messages"][0]["content"]
+        step = self.server.reply(body) if judged else self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
         self.server.seen.append((self.path, self.headers.get("Authorization"), body))
         if step == "<hang>":
             self.server.release.wait(5)
@@ -306,7 +308,7 @@ def test_contents_that_are_no_plain_text(asked, tmp_path, content, text):
 @pytest.mark.parametrize("content", [0, 7, True, {"text": "x"}, ["x"], [{"type": "image_url"}], [{"text": 3}]])
 def test_a_content_that_is_no_text_is_a_failure(asked, content):
     one = asked(content)
-    assert groundedness.EndpointGenerator(one, "en", "X").answer(CASE).state == "failed"
+    assert groundedness.EndpointGenerator(one, WORDS, "X").answer(CASE).state == "failed"
     assert not one.replies.kept
 
 
@@ -379,6 +381,7 @@ def test_a_killed_run_goes_on_without_asking_twice(server, tmp_path):
 
 # Generator and judge behind the stub
 
+WORDS = prompts.PROMPTS["en"]
 CASE = groundedness.Case(
     "q", "How long?", "human", groundedness.RETRIEVED, ("three hours",), ("It takes three hours.",)
 )
@@ -396,14 +399,14 @@ CASE = groundedness.Case(
     ],
 )
 def test_what_a_generator_said(asked, reply, state, how):
-    got = groundedness.EndpointGenerator(asked(reply), "en", "NOT_IN_PASSAGES").answer(CASE)
+    got = groundedness.EndpointGenerator(asked(reply), WORDS, "NOT_IN_PASSAGES").answer(CASE)
     assert (got.state, got.how) == (state, how)
 
 
 def test_a_generator_that_cannot_be_reached_is_a_state(asked):
-    assert groundedness.EndpointGenerator(asked((400, {}, b"")), "en", "X").answer(CASE).state == "failed"
+    assert groundedness.EndpointGenerator(asked((400, {}, b"")), WORDS, "X").answer(CASE).state == "failed"
     assert (
-        groundedness.EndpointGenerator(asked("<hang>", timeout=0.1, retries=0), "en", "X").answer(CASE).state
+        groundedness.EndpointGenerator(asked("<hang>", timeout=0.1, retries=0), WORDS, "X").answer(CASE).state
         == "timed_out"
     )
 
@@ -412,7 +415,7 @@ GOOD = '{"supported": true, "answers_question": false, "reason": "has } and { in
 
 
 def test_a_judge_gets_one_more_try_and_no_verdict_is_made_up(server, asked):
-    judged = lambda *script: groundedness.EndpointJudge(asked(*script), "en").judge(CASE, "Three hours.")
+    judged = lambda *script: groundedness.EndpointJudge(asked(*script), WORDS).judge(CASE, "Three hours.")
     got = judged(GOOD)
     assert (got.state, got.supported, got.answers, got.attempts) == ("judged", True, False, 1)
 
@@ -421,7 +424,7 @@ def test_a_judge_gets_one_more_try_and_no_verdict_is_made_up(server, asked):
     "bad", ["", "yes, but", '{"supported": true', '{"supported": "true", "answers_question": "true"}', "[true, true]"]
 )
 def test_no_clear_verdict_is_a_failed_judge(server, asked, bad):
-    judge = groundedness.EndpointJudge(asked(bad), "en")
+    judge = groundedness.EndpointJudge(asked(bad), WORDS)
     got = judge.judge(CASE, "Three hours.")
     assert (got.state, got.supported, got.answers, got.attempts) == ("judge_failed", None, None, 2) and len(
         server.seen
@@ -432,15 +435,31 @@ def test_no_clear_verdict_is_a_failed_judge(server, asked, bad):
 
 
 def test_a_second_try_counts(asked):
-    got = groundedness.EndpointJudge(asked("hm", f"```json\n{GOOD}\n```"), "en").judge(CASE, "x")
+    got = groundedness.EndpointJudge(asked("hm", f"```json\n{GOOD}\n```"), WORDS).judge(CASE, "x")
     assert (got.state, got.attempts, got.supported) == ("judged", 2, True)
     assert (
-        groundedness.EndpointJudge(asked("<hang>", timeout=0.1, retries=0), "en").judge(CASE, "y").state == "timed_out"
+        groundedness.EndpointJudge(asked("<hang>", timeout=0.1, retries=0), WORDS).judge(CASE, "y").state == "timed_out"
     )
 
 
+def test_a_judge_that_only_reads_the_beginning_is_found_by_turning_the_passages_round(server, asked):
+    """The server's verdict depends on which passage stands first: asked again it says the same, with the order reversed it does not."""
+    cases = [
+        groundedness.Case(f"q{number}", "How long?", "human", groundedness.RETRIEVED, ("three hours",), ("Three hours.", f"Bake {number}."))
+        for number in range(3)
+    ]
+    no = GOOD.replace("true", "false")
+    judge = groundedness.EndpointJudge(asked("-"), WORDS)
+    server.reply = lambda body: GOOD if body["messages"][0]["content"].index("Three hours.") < body["messages"][0]["content"].index("Bake") else no
+    rows = groundedness.run(cases, groundedness.EndpointGenerator(asked("Three hours."), WORDS, "X"), judge)
+    told = generation.consistency(cases, handcheck.matched(rows, handcheck.labels_of(Path()))[0], [judge], 2, 10).set_index("way")
+    assert told["status"].tolist() == ["ok", "ok"] and told["compared"].tolist() == [3, 3]
+    assert told["same"].tolist() == [3, 0] and told.loc["passages reversed", "changed"].count(",") == 2
+    assert told.loc["asked again", "low"] > 0.4 and told.loc["passages reversed", "high"] < 0.6
+
+
 def test_nothing_is_asked_that_the_parameters_do_not_name(tmp_path):
-    setting = generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1)
+    setting = generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1, WORDS)
     with pytest.raises(BadInput, match="no generator is named, and nothing is asked that is not"):
         generation.generators(["endpoint"], [], [], setting)
     with pytest.raises(BadInput, match="no judge is named"):
@@ -453,9 +472,9 @@ def test_nothing_is_asked_that_the_parameters_do_not_name(tmp_path):
         ),
     ):
         with pytest.raises(BadInput, match=message):
-            generation.Setting(tmp_path, tmp_path, {"generator": given}, "", "en", "X", 1).endpoint("generator")
+            generation.Setting(tmp_path, tmp_path, {"generator": given}, "", "en", "X", 1, WORDS).endpoint("generator")
     with pytest.raises(BadInput, match="unknown role 'jugde'"):
-        generation.Setting(tmp_path, tmp_path, {"jugde": {}}, "", "en", "X", 1)
+        generation.Setting(tmp_path, tmp_path, {"jugde": {}}, "", "en", "X", 1, WORDS)
 
 
 @pytest.mark.parametrize(

