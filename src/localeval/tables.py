@@ -93,6 +93,8 @@ class Run:
 
     def data(self, path: str) -> Path:
         """A file or folder of the study's data, relative to the project; `{study}` in it stands for the study's name."""
+        if not path.strip():
+            raise BadInput("a parameter that names data is empty; name a file or folder below the project")
         return self.root / path.replace("{study}", self.study)
 
     def say(self, text: str) -> None:
