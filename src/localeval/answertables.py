@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from localeval import stats
-from localeval.figures import interval
+from localeval.figures import interval, minus
 from localeval.report import publish
 from localeval.views import span
+
+
+def one(rows: pd.DataFrame, column: str, value: object) -> pd.DataFrame:
+    """The rows with one value in a column."""
+    return rows[rows[column] == value]
 
 
 def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
@@ -18,14 +23,33 @@ def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
 
 
 def abstention(useful: pd.DataFrame) -> pd.DataFrame:
-    """The table of `abstention.abstention` with intervals in one cell each."""
-    frame = useful[["system", "signal"]].copy()
-    for name, title in (("aurc", "AURC"), ("augrc", "AUGRC"), ("auroc", "AUROC"), ("gained", "gained")):
+    """What the signals of `abstention.abstention` are worth: the share gained and AUROC, with intervals, and the counts behind them."""
+    frame = useful[["system"]].assign(signal=useful["signal"].str.replace("_", " "))
+    frame["right of all"] = _share(useful["correct"], useful["n"])
+    for name, title in (("gained", "gained"), ("auroc", "AUROC")):
         frame[title] = interval(useful[name], useful[f"{name}_low"], useful[f"{name}_high"])
+    return frame
+
+
+def areas(useful: pd.DataFrame) -> pd.DataFrame:
+    """The areas of `abstention.abstention` with intervals, each beside those of random order and of an oracle."""
+    frame = useful[["system"]].assign(signal=useful["signal"].str.replace("_", " "))
     for name in ("aurc", "augrc"):
-        ends = zip(useful[f"{name}_random"], useful[f"{name}_oracle"], strict=True)
-        frame[f"{name.upper()} random, oracle"] = [f"{random:.2f}, {oracle:.2f}" for random, oracle in ends]
-    return frame.assign(correct=useful["correct"], n=useful["n"], signal=frame["signal"].str.replace("_", " "))
+        frame[name.upper()] = interval(useful[name], useful[f"{name}_low"], useful[f"{name}_high"])
+        ends = zip(useful[f"{name}_oracle"], useful[f"{name}_random"], strict=True)
+        frame[f"oracle to random, {name.upper()}"] = [f"{oracle:.2f} to {random:.2f}" for oracle, random in ends]
+    return frame
+
+
+DIGITS = {"spread": 8}  # of a threshold; nearly equal shares differ late
+
+
+def _thresholds(rows: pd.DataFrame) -> list[str | None]:
+    """Thresholds with as many digits as their signal needs to tell one from the next."""
+    return [
+        None if pd.isna(value) else minus(f"{value:.{DIGITS.get(signal, 4)}g}")
+        for signal, value in zip(rows["signal"], rows["threshold"], strict=True)
+    ]
 
 
 def auroc(row: pd.Series) -> str:
@@ -46,11 +70,11 @@ def auroc_best(useful: pd.DataFrame) -> str:
 
 def floors(rows: pd.DataFrame) -> pd.DataFrame:
     """`abstention.selective` to read: what each floor leaves, with the answers behind it."""
-    frame = rows[["system", "signal", "questions"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame = rows[["system"]].assign(signal=rows["signal"].str.replace("_", " "))
     frame["floor"] = rows["floor"].map("{:.2f}".format)
-    frame["threshold"] = rows["threshold"]
+    frame["threshold"] = _thresholds(rows)
     frame["answered"] = _of(rows["answered"], rows["state"])
-    frame["coverage"] = rows["coverage"]
+    frame["coverage"] = [None if pd.isna(share) else f"{share:.0%}" for share in rows["coverage"]]
     frame["accuracy"] = interval(rows["accuracy"], rows["low"], rows["high"])
     frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
     return frame
@@ -73,12 +97,10 @@ def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
 
 
 def certified(rows: pd.DataFrame) -> pd.DataFrame:
-    """`abstention.certified` to read: a row a system, kind of risk and fold."""
-    frame = rows[["system", "signal", "risk"]].assign(signal=rows["signal"].str.replace("_", " "))
-    frame["chosen on"] = [
-        f"fold {fold}, {n} questions" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)
-    ]
-    frame["threshold"] = rows["threshold"]
+    """`abstention.certified` of one kind of risk to read: a row a system and fold."""
+    frame = rows[["system"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame["chosen on"] = [f"fold {fold}: {n}" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)]
+    frame["threshold"] = _thresholds(rows)
     frame["answered elsewhere"] = _share(rows["answered"], rows["held_out"])
     frame["observed risk"] = interval(rows["observed"], rows["low"], rows["high"])
     frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
@@ -135,13 +157,48 @@ def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(over=rates["over"])
 
 
-def judge_errors(rows: pd.DataFrame) -> pd.DataFrame:
-    """`handcheck.confusion` to read."""
-    frame = rows[["verdict", "both yes", "judge yes", "person yes", "both no", "n", "agreement"]]
-    frame = frame.rename(columns={"judge yes": "only judge yes", "person yes": "only person yes"})
-    return frame.assign(
-        kappa=interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"]), **{"base rate": rows["base rate"]}
-    )
+def judge_errors(rows: pd.DataFrame, untold: Mapping[str, str]) -> pd.DataFrame:
+    """`handcheck.confusion` to read; a judge that could not run has its state. untold: name -> what it would take."""
+    frame = rows[["judge"]].assign(verdict=rows["verdict"].map({"supported": "supported", "answers": "answers the question"}))
+    frame = frame.assign(**{name: rows[name] for name in ("both yes", "judge yes", "label yes", "both no", "no verdict")})
+    frame = frame.rename(columns={"judge yes": "only judge yes", "label yes": "only label yes"})
+    frame["agreement"] = _share(rows["both yes"] + rows["both no"], rows["n"])
+    frame["kappa"] = interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"])
+    return pd.concat([frame, pd.DataFrame({"judge": [f"{name}: not run" for name in untold]})], ignore_index=True)
+
+
+def judge_sentence(rows: pd.DataFrame) -> str:
+    """How every judge agrees with the labels on what an answer answers, in one sentence; empty without labels."""
+    parts = []
+    for row in rows[rows["verdict"] == "answers"].to_dict("records"):
+        if row["n"] + row["no verdict"]:
+            kappa = "not defined" if pd.isna(row["kappa"]) else interval(row["kappa"], row["kappa_low"], row["kappa_high"])
+            agreed = row["both yes"] + row["both no"]
+            said = f"{row['judge']} agrees with {agreed} of {row['n']} labels on whether the question is answered (kappa {kappa})"
+            parts.append(said + (f", and gives no verdict on {row['no verdict']}" if row["no verdict"] else ""))
+    return "; ".join(parts) + "." if parts else ""
+
+
+def consistency(rows: pd.DataFrame) -> pd.DataFrame:
+    """`generation.consistency` to read: a row a judge and way."""
+    same = pd.Series(_share(rows["same"], rows["compared"]), rows.index, dtype=object)
+    same = same.mask(rows["compared"] == 0, "no second verdict").mask(rows["status"] != "ok", rows["status"])
+    frame = rows[["judge", "way"]].assign(**{"same verdict": same})
+    frame["interval"] = [span(low, high, undefined="") for low, high in zip(rows["low"], rows["high"], strict=True)]
+    return frame.assign(**{"without a second verdict": rows["alone"].astype("Int64"), "not the same": rows["changed"]})
+
+
+def spent(tallies: Mapping[str, object]) -> pd.DataFrame:
+    """What each model took, over all replies that this page rests on, whenever they were made. tallies: name -> `replies.Tally`."""
+    return pd.DataFrame(
+        [
+            (name, t.replies, t.prompt_tokens if t.uncounted < t.replies else None, t.completion_tokens if t.uncounted < t.replies else None,
+             t.uncounted, t.cut, t.seconds / t.replies if t.replies else None, t.seconds)
+            for name, t in tallies.items()
+        ],
+        columns=["model", "replies", "tokens read", "tokens written", "replies without a count", "prompts cut to fit", "seconds a reply",
+                 "seconds in all"],
+    )  # fmt: skip
 
 
 def corrected(rows: pd.DataFrame) -> pd.DataFrame:
@@ -171,17 +228,18 @@ def corrected_sentence(rows: pd.DataFrame) -> str:
     if pd.isna(row["powered"]):
         return "No answer of it was labelled by hand, so the judge's errors are not known."
     return (
-        f"Corrected by {row['labels']} labels that a person gave, {row['powered']:.0%} of its answers to retrieved questions are right "
+        f"Corrected by {row['labels']} hand labels, {row['powered']:.0%} of its answers to retrieved questions are right "
         f"({row['powered_low']:.0%} to {row['powered_high']:.0%}); as judged, {row['as judged']:.0%}."
     )
 
 
 def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
-    """How many labels there are and how many speak of answers that are no longer given."""
+    """How many labels there are, who gave them, and how many speak of answers that are no longer given."""
     given = int(labels[["supported", "answers_question"]].notna().any(axis=1).sum()) if len(labels) else 0
     if not given:
         return "Nobody has labelled these answers yet: rates stand as judged, and the errors in them are not known."
-    return f"{given} answers are labelled" + (
+    by = " and ".join(sorted(set(labels["by"]) - {""}))
+    return f"{given} answers are labelled by hand{f' (by the {by})' if by else ''}" + (
         f"; {stale} of these labels speak of answers that are no longer given." if stale else "."
     )
 

@@ -220,7 +220,7 @@ def of_fused(
     by_id, rows = {query.query_id: query for query in queries}, []
     for (name, query_id), own in mixed.items():
         if query_id in by_id:
-            sides = (hits.get((engine, query_id), ()) for engine in pair.engines)
+            sides = (hits.get((engine, query_id), ())[:FIRST] for engine in pair.engines)
             got = of_scores([hit.score for hit in own[:FIRST]]) | of_engines(
                 by_id[query_id], *sides, known[pair.chunker]
             )

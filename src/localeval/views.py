@@ -331,8 +331,8 @@ def or_words(frame: pd.DataFrame, caption: str, words: str, **options):
 
 
 def drawn(make, rows: pd.DataFrame, words: str, **options):
-    """A figure of the rows; where there is none, an empty table that says why. make: a function that gives a `figures.Figure`."""
-    return make(rows, **options) if len(rows) else table(rows.iloc[:, :1], words)
+    """A figure of rows or values; where there are none, an empty table that says why. make: what gives a `figures.Figure`."""
+    return make(rows, **options) if len(rows) else table(pd.DataFrame(rows).iloc[:, :1], words)
 
 
 def by_chunker(
