@@ -18,8 +18,8 @@ WORDS = certainty.words(SPANS, TEXTS, str.split, 1.5)
 
 def test_signals_of_scores_by_hand():
     got = certainty.of_scores([2.0, 1.0, 0.5])
-    assert got["top_score"] == 2 and got["margin"] == 0.5 and got["margin_3"] == 0.75
-    assert certainty.of_scores([1.0])["margin"] == certainty.of_scores([1.0])["margin_3"] == 1
+    assert got["top_score"] == 2 and got["margin"] == 0.5 and got["margin_to_third"] == 0.75
+    assert certainty.of_scores([1.0])["margin"] == certainty.of_scores([1.0])["margin_to_third"] == 1
     assert certainty.of_scores([-1.0, -2.0])["margin"] == 0, "a share of a negative score says nothing"
     assert certainty.of_scores([1.0] * 10)["spread"] == pytest.approx(-math.log(10))
     assert all(map(math.isnan, certainty.of_scores([]).values()))

@@ -47,7 +47,13 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         judged = self.server.reply and "supported" in body["messages"][0]["content"]
-        step = self.server.reply(body) if judged else self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
+        step = (
+            self.server.reply(body)
+            if judged
+            else self.server.script.pop(0)
+            if len(self.server.script) > 1
+            else self.server.script[0]
+        )
         self.server.seen.append((self.path, self.headers.get("Authorization"), body))
         if step == "<hang>":
             self.server.release.wait(5)
@@ -313,12 +319,25 @@ def test_a_content_that_is_no_text_is_a_failure(asked, content):
 
 
 @pytest.mark.parametrize(
-    "usage", [None, [], "7", {}, {"prompt_tokens": -7, "completion_tokens": 3}, {"prompt_tokens": 7.5, "completion_tokens": True}]
+    "usage",
+    [
+        None,
+        [],
+        "7",
+        {},
+        {"prompt_tokens": -7, "completion_tokens": 3},
+        {"prompt_tokens": 7.5, "completion_tokens": True},
+    ],
 )
 def test_tokens_that_are_not_counted_are_said(asked, usage):
     one = asked((200, {}, chat("fine", usage=usage)))
     assert one.complete(ASK) == "fine"
-    assert (one.tally.prompt_tokens, one.tally.completion_tokens, one.tally.uncounted, one.tally.replies) == (0, 0, 1, 1)
+    assert (one.tally.prompt_tokens, one.tally.completion_tokens, one.tally.uncounted, one.tally.replies) == (
+        0,
+        0,
+        1,
+        1,
+    )
 
 
 def test_what_a_kept_reply_took_is_still_known(asked):
@@ -445,14 +464,27 @@ def test_a_second_try_counts(asked):
 def test_a_judge_that_only_reads_the_beginning_is_found_by_turning_the_passages_round(server, asked):
     """The server's verdict depends on which passage stands first: asked again it says the same, with the order reversed it does not."""
     cases = [
-        groundedness.Case(f"q{number}", "How long?", "human", groundedness.RETRIEVED, ("three hours",), ("Three hours.", f"Bake {number}."))
+        groundedness.Case(
+            f"q{number}",
+            "How long?",
+            "human",
+            groundedness.RETRIEVED,
+            ("three hours",),
+            ("Three hours.", f"Bake {number}."),
+        )
         for number in range(3)
     ]
     no = GOOD.replace("true", "false")
     judge = groundedness.EndpointJudge(asked("-"), WORDS)
-    server.reply = lambda body: GOOD if body["messages"][0]["content"].index("Three hours.") < body["messages"][0]["content"].index("Bake") else no
+    server.reply = lambda body: (
+        GOOD
+        if body["messages"][0]["content"].index("Three hours.") < body["messages"][0]["content"].index("Bake")
+        else no
+    )
     rows = groundedness.run(cases, groundedness.EndpointGenerator(asked("Three hours."), WORDS, "X"), judge)
-    told = generation.consistency(cases, handcheck.matched(rows, handcheck.labels_of(Path()))[0], [judge], 2, 10).set_index("way")
+    told = generation.consistency(
+        cases, handcheck.matched(rows, handcheck.labels_of(Path()))[0], [judge], 2, 10
+    ).set_index("way")
     assert told["status"].tolist() == ["ok", "ok"] and told["compared"].tolist() == [3, 3]
     assert told["same"].tolist() == [3, 0] and told.loc["passages reversed", "changed"].count(",") == 2
     assert told.loc["asked again", "low"] > 0.4 and told.loc["passages reversed", "high"] < 0.6

@@ -89,7 +89,9 @@ def forms(key: str) -> Iterator[str]:
             plain = (text, quote(text, safe=""), "".join(f"%{byte:02x}" for byte in data), data.hex())
             yield from (form for form in plain if len(text) >= SECRET)
             for before in range(3):
-                code = base64.b64encode(bytes(before) + data).decode()[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+                code = base64.b64encode(bytes(before) + data).decode()[
+                    -(-before * 8 // 6) : (before + len(data)) * 8 // 6
+                ]
                 yield from (form for form in (code, code.replace("+", "-").replace("/", "_")) if len(text) >= SECRET)
 
 

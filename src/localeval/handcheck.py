@@ -103,7 +103,9 @@ def matched(rows: pd.DataFrame, labels: pd.DataFrame) -> tuple[pd.DataFrame, int
     """The judged rows with human_supported and human_answers where a label speaks of the same answer, and how many labels speak of
     none of them."""
     ids = rows["answer"].map(answer_id)
-    named = labels.drop(columns="by", errors="ignore").rename(columns={name: f"human_{column}" for name, column in VERDICTS.items()})
+    named = labels.drop(columns="by", errors="ignore").rename(
+        columns={name: f"human_{column}" for name, column in VERDICTS.items()}
+    )
     whole = rows.assign(answer_id=ids).merge(named, on=["query_id", "answer_id"], how="left")
     for column in VERDICTS.values():
         whole[f"human_{column}"] = whole[f"human_{column}"].astype(object).where(whole[f"human_{column}"].notna(), None)
@@ -126,7 +128,18 @@ def confusion(whole: pd.DataFrame) -> pd.DataFrame:
             agree, base = ((cells[0] + cells[3]) / n, (cells[0] + cells[2]) / n) if n else (math.nan, math.nan)
             known = (kappa(np.array([cells]))[0], *_kappa_interval(cells))
             rows.append((judge, column, *cells, n, len(labelled) - n, agree, *known, base))
-    names = ["judge", "verdict", "both yes", "judge yes", "label yes", "both no", "n", "no verdict", "agreement", "kappa"]
+    names = [
+        "judge",
+        "verdict",
+        "both yes",
+        "judge yes",
+        "label yes",
+        "both no",
+        "n",
+        "no verdict",
+        "agreement",
+        "kappa",
+    ]
     return pd.DataFrame(rows, columns=[*names, "kappa_low", "kappa_high", "base rate"])
 
 

@@ -40,7 +40,10 @@ class Tally:
         used = reply.get("usage") if isinstance(reply.get("usage"), dict) else {}
         counts = [used.get(name) for name in ("prompt_tokens", "completion_tokens")]
         if all(type(count) is int and count >= 0 for count in counts):
-            self.prompt_tokens, self.completion_tokens = self.prompt_tokens + counts[0], self.completion_tokens + counts[1]
+            self.prompt_tokens, self.completion_tokens = (
+                self.prompt_tokens + counts[0],
+                self.completion_tokens + counts[1],
+            )
         else:
             self.uncounted += 1
         self.replies, self.kept, self.cut = self.replies + 1, self.kept + kept, self.cut + bool(reply.get("cut"))
