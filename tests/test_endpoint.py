@@ -12,14 +12,15 @@ import struct
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import quote
 
+import pandas as pd
 import pytest
 
+from localeval import answertables, generation, groundedness, handcheck, prompts
 from localeval import endpoint as endpoints
-from localeval import generation, groundedness, handcheck, prompts
 from localeval.endpoint import Address, Endpoint, NoReply
 from localeval.records import BadInput
 from localeval.replies import Replies, key_of
@@ -488,6 +489,39 @@ def test_a_judge_that_only_reads_the_beginning_is_found_by_turning_the_passages_
     assert told["status"].tolist() == ["ok", "ok"] and told["compared"].tolist() == [3, 3]
     assert told["same"].tolist() == [3, 0] and told.loc["passages reversed", "changed"].count(",") == 2
     assert told.loc["asked again", "low"] > 0.4 and told.loc["passages reversed", "high"] < 0.6
+
+
+def test_a_question_that_failed_is_asked_again_and_stands_once(server, asked, tmp_path):
+    """An error, then an answer: one row, the last one; an error twice: a failure, counted in the new run, in no rate."""
+    cases = [
+        groundedness.Case(f"q{number}", f"Number {number}?", "human", groundedness.RETRIEVED, ("x",), ("x",))
+        for number in range(4)
+    ]
+    judge = generation.judge("checker", generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1, WORDS))
+    refused = (400, {}, b"")
+    first = groundedness.run(cases, groundedness.EndpointGenerator(asked("One.", "Two.", refused), WORDS, "X"), judge)
+    assert first["state"].tolist() == ["answered", "answered", "failed", "failed"]
+    server.seen.clear()
+    again = groundedness.run(cases, groundedness.EndpointGenerator(asked("Three.", refused), WORDS, "X"), judge)
+    assert (
+        again["state"].tolist() == ["answered"] * 3 + ["failed"]
+        and again["query_id"].is_unique
+        and len(server.seen) == 2
+    )
+    rate = groundedness.rates(again).set_index("rate").loc["answered_when_retrieved"]
+    assert (rate["count"], rate["n"]) == (3, 3)
+    assert groundedness.states(again).iloc[0][["answered", "failed"]].tolist() == [3, 1]
+
+
+def test_a_judge_of_the_same_maker_is_warned_of_by_both_names(asked):
+    one, two = asked("x", model="orgA/x-70b"), asked("x", model="orgA/x-8b")
+    made = generation.Made({"endpoint": groundedness.EndpointGenerator(one, WORDS, "X")}, {}, pd.DataFrame())
+    who = generation.who(made, groundedness.EndpointJudge(two, WORDS))
+    assert who["same family"].tolist() == ["yes"]
+    said = answertables.family_sentence(who)
+    assert "orgA/x-8b judges orgA/x-70b" in said and said.startswith("Warning")
+    other = generation.who(made, groundedness.EndpointJudge(asked("x", model="orgB/y"), WORDS))
+    assert answertables.family_sentence(other) == ""
 
 
 def test_nothing_is_asked_that_the_parameters_do_not_name(tmp_path):

@@ -80,6 +80,20 @@ def test_verdicts_are_read_strictly(text, verdict):
     assert groundedness.read_verdict(text) == verdict
 
 
+@pytest.mark.parametrize("language", prompts.PROMPTS)
+def test_refusals_are_told_from_answers_in_every_language(language):
+    """On the replies that are published with their labels: no answer is taken for a refusal, and most refusals are found."""
+    row = handcheck.refusals(PROJECT / "data/handbook/refusals.csv", "XX").set_index("language").loc[language]
+    assert row["wrong"] == 0 and row["found"] >= 4 and row["declines"] == row["answers"] == 6
+
+
+def test_labelled_refusals_that_cannot_be(tmp_path):
+    assert handcheck.refusals(tmp_path / "none.csv", "XX").empty
+    (tmp_path / "r.csv").write_text("language,text,declined\nen,No.,maybe\n")
+    with pytest.raises(BadInput, match="r.csv: needs the columns language, text and declined, which is yes or no"):
+        handcheck.refusals(tmp_path / "r.csv", "XX")
+
+
 # Prompts
 
 SOURCE = "params/mine/65_groundedness.yml"

@@ -207,17 +207,33 @@ def others_sentence(rates: pd.DataFrame, first: str, origin: str) -> str:
     return " ".join(said)
 
 
+def refusals(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.refusals` to read."""
+    frame = rows[["language"]].assign(**{"refusals found": _share(rows["found"], rows["declines"])})
+    return frame.assign(**{"answers taken for refusals": _share(rows["wrong"], rows["answers"])})
+
+
+def family_sentence(who: pd.DataFrame) -> str:
+    """A warning where a judge is of the generator's family, with both names; else nothing."""
+    pairs = [f"{row['judge']} judges {row['generator']}" for row in who[who["same family"] == "yes"].to_dict("records")]
+    return f"Warning: {'; '.join(pairs)}, a model of its own family, which judges tend to prefer." if pairs else ""
+
+
 def judge_errors(rows: pd.DataFrame, untold: Mapping[str, str]) -> pd.DataFrame:
     """`handcheck.confusion` to read; a judge that could not run has its state. untold: name -> what it would take."""
-    frame = rows[["judge", "verdict"]].assign(
-        **rows[["both yes", "judge yes", "label yes", "both no", "no verdict"]].astype("Int64")
-    )
-    frame = frame.rename(columns={"judge yes": "only judge yes", "label yes": "only label yes"})
+    names = {
+        "both yes": "both yes",
+        "judge yes": "judge only",
+        "label yes": "label only",
+        "both no": "both no",
+        "no verdict": "no verdict",
+    }
+    frame = rows[["judge", "verdict"]].assign(**{title: rows[name].astype("Int64") for name, title in names.items()})
     frame["agree"] = _counts(rows["both yes"] + rows["both no"], rows["n"])
     frame["kappa"] = interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"])
-    return pd.concat(
-        [frame, pd.DataFrame({"judge": [f"{name}: not run" for name in untold]}).reindex(columns=frame.columns)]
-    )
+    whole = frame.reindex(range(len(frame) + len(untold)))
+    whole.loc[len(frame) :, "judge"] = [f"{name}: not run" for name in untold]
+    return whole
 
 
 def judge_sentence(rows: pd.DataFrame) -> str:
@@ -248,7 +264,7 @@ def consistency(rows: pd.DataFrame) -> pd.DataFrame:
     same = pd.Series(told, rows.index, dtype=object)
     same = same.mask(rows["compared"] == 0, "no second verdict").mask(rows["status"] != "ok", rows["status"])
     frame = rows[["judge", "way"]].assign(**{"same verdict": same})
-    return frame.assign(**{"without a second verdict": rows["alone"].astype("Int64"), "not the same": rows["changed"]})
+    return frame.assign(**{"no second verdict": rows["alone"].astype("Int64"), "not the same": rows["changed"]})
 
 
 def spent(tallies: Mapping[str, Mapping]) -> pd.DataFrame:

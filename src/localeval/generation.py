@@ -211,9 +211,12 @@ def question_classes(queries: Sequence[Query], corpus: Corpus) -> dict[str, str]
 def consistency(
     cases: Sequence[groundedness.Case], whole: pd.DataFrame, judges: Sequence[groundedness.Judge], repeats: int, sample: int
 ) -> pd.DataFrame:  # fmt: skip
-    """Of `sample` answers, labelled ones where there are any, whether judges say the same of the same answers when they are asked again, and when the passages stand in reversed order: a row
-    a judge and way. Columns: judge, way, status, same, compared (answers with two verdicts or more), low, high (Wilson), alone (answers without a second
-    verdict), changed (ids). A judge to which order cannot matter has the status "not applicable"."""
+    """Of `sample` answers, labelled ones where there are any, whether judges say the same when they are asked again, and when the passages
+    stand in reversed order: a row a judge and way.
+
+    Columns: judge, way, status, same, compared (answers with two verdicts or more), low, high (Wilson), alone (answers without a second
+    verdict), changed (ids). A judge to which order cannot matter has the status "not applicable".
+    """
     found, rows = [], whole if labelled(whole).empty else labelled(whole)
     for judge in judges:
         again = groundedness.judge_again(cases, rows, judge, repeats, sample)

