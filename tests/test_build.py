@@ -133,6 +133,18 @@ def test_keys_know_the_modules_a_notebook_imports():
         ("30_sweep.yml", "repeats: three", "params/toy/30_sweep.yml: 'repeats' must be int, found str 'three'"),
         ("30_sweep.yml", "repeats: true", "'repeats' must be int, found bool True"),
         ("30_sweep.yml", "retrievers: bm25", "'retrievers' must be list, found str 'bm25'"),
+        ("30_sweep.yml", "rules: [1]", "30_sweep.yml: 'rules' is a list of str, and holds int 1"),
+        ("40_rerank.yml", "depths: [10, 2.5]", "40_rerank.yml: 'depths' is a list of int, and holds float 2.5"),
+        (
+            "60_abstention.yml",
+            "floors: [1, .nan]",
+            "60_abstention.yml: 'floors' is a list of float, and holds float nan",
+        ),
+        ("52_ranking.yml", "systems: [[a]]", r"52_ranking.yml: 'systems' is a list of str, and holds list \['a'\]"),
+        ("30_sweep.yml", "quotes: [a/bm25]", r"'quotes' is a list of \[system, rule, metric\], and holds str 'a/bm25'"),
+        ("50_statistics.yml", "comparisons: [[rr, a/bm25]]", "'comparisons' is a list of .*, and holds list"),
+        ("52_ranking.yml", "margin: .inf", "52_ranking.yml: 'margin' is inf; write a number"),
+        ("30_sweep.yml", "settings: {1: 2}", "'settings' holds the name 1, which is no text; quote it"),
         ("30_sweep.yml", "a: [1", r"params/toy/30_sweep.yml: not YAML \(line 2\)"),
         ("30_sweep.yml", "repeats: 2\nrepeats: 3", "'repeats' is given twice"),
         ("30_sweep.yml", "settings: {k1: 1, k1: 2}", "'k1' is given twice"),
@@ -168,6 +180,7 @@ def test_an_empty_parameter_file_means_the_defaults(project):
         ({"repeats": "many"}, "-p repeats=many: 'repeats' must be int, found str 'many'"),
         ({"run_dir": "x"}, "-p run_dir: no notebook of this study declares it"),
         ({"rules": "[a"}, "the value is not YAML"),
+        ({"rules": "[null]"}, "-p: 'rules' is a list of str, and holds NoneType None"),
     ],
 )
 def test_bad_overrides_are_named(project, overrides, message):

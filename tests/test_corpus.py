@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval import book, build, chunking, corpus
+from localeval import book, build, chunking, corpus, tables
 from localeval.records import BadInput, Span
 
 pymupdf = pytest.importorskip("pymupdf", reason="pip install pymupdf==1.26.7")
@@ -307,3 +307,15 @@ def test_headings_of_a_wiki_page(tmp_path):
     ]
     assert layout.title == "kiln"
     assert [unit.context for unit in chunking.section(document, layout)] == ["kiln", "kiln > One", "kiln > One > Deep"]
+
+
+@pytest.mark.parametrize("language", ["", "english", "EN", "a/b"])
+def test_a_language_is_two_letters(tmp_path, language):
+    (tmp_path / "a.md").write_text("Tea.")
+    with pytest.raises(BadInput, match="two letters of ISO 639-1"):
+        corpus.load(tmp_path, language)
+
+
+def test_an_empty_path_is_not_the_whole_project(tmp_path):
+    with pytest.raises(BadInput, match="names data is empty"):
+        tables.Run("toy", "10_ingest", root=tmp_path).data("")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localeval import gold
-from localeval.corpus import Corpus, Heading, Layout, Page, make_document
+from localeval.corpus import Corpus, Heading, Layout, Page, load, make_document
 from localeval.records import BadInput, Span
 
 TEXT = "Kilns\n\nThe “Kiln” temp is 900\u00a0°C, never\nmore.\n\nFire it slowly.\n\nGlazes\n\nFire it slowly. Cool it for a day."
@@ -491,6 +491,15 @@ def test_word_overlap_is_reported_for_each_question(tmp_path, corpus):
     assert frame["in_evidence"].tolist()[0] == pytest.approx(1 / 4)  # of what, temp, kilns, need
     assert frame["in_headings"].tolist()[0] == pytest.approx(1 / 4)
     assert frame["in_evidence"].isna().tolist() == [False, True]
+
+
+def test_word_overlap_knows_scripts_without_spaces(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "tea.md").write_text("绿茶用八十度的水冲泡三分钟。")
+    read = load(tmp_path / "corpus", "zh")
+    asked = {"query_id": "q", "text": "绿茶用什么水？", "evidence": [{"doc_id": "tea.md", "quote": "绿茶用八十度的水"}]}
+    frame = gold.overlap(gold.load(write(tmp_path, asked), read), read)
+    assert frame["in_evidence"].tolist() == [pytest.approx(2 / 5)]  # of the pairs 绿茶 茶用 用什 什么 么水
 
 
 LETTERS = st.text(max_size=80) | st.text("ab-\u00ad\u0301é´ \n½", max_size=80)

@@ -73,6 +73,7 @@ ODD = [
     ("56_planning", {"cuts": [0, -1]}, "cuts=[0, -1]: must be a number"), ("56_planning", {"margin": -0.1}, "margin=-0.1: must"),
     ("53_simulation", {"time_simulations": 0}, "time_simulations=0: must be"), ("53_simulation", {"seed": -1}, "seed=-1: must be"),
     ("50_statistics", {"n_resamples": 0}, "n_resamples=0: must be"), ("52_ranking", {"budget_ms": -1.0}, "budget_ms=-1.0: must be"),
+    ("45_damage", {"metric_names": []}, "metric_names=[]: name at least one"), ("45_damage", {"seed": -1}, "seed=-1: must be"),
     ("41_price", {"ways": []}, "ways=[]: name at least one"), ("42_depth", {"allowed_loss": float("nan")}, "allowed_loss=nan: must be"),
 ]  # fmt: skip
 

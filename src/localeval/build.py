@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -150,6 +151,27 @@ def check_types(given: dict, declared: dict, where: str) -> None:
         fits = isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool)
         if not (fits or (wanted is float and type(value) is int) or declared[name] is None):
             raise BadInput(f"{where}: {name!r} must be {wanted.__name__}, found {type(value).__name__} {value!r}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{where}: {name!r} is {value}; write a number")
+        if isinstance(value, dict) and (odd := [key for key in value if not isinstance(key, str)]):
+            raise BadInput(f"{where}: {name!r} holds the name {odd[0]!r}, which is no text; quote it")
+
+
+def _check_lists(given: dict, source, where: str) -> None:
+    """Refuses a list that holds something else than its comment in the notebook says: `list of str`, int or float, or lists of texts, as
+    `list of [system, metric]`, with one further text at most."""
+    (cell,) = (cell.source for cell in source.cells if "parameters" in cell.metadata.get("tags", []))
+    for name, kind in re.findall(r"^(\w+) = .*  # list of (str|int|float|\[[\w, ]+\])", cell, re.M):
+        odd = [one for one in given.get(name, ()) if not _is_kind(one, kind)]
+        if odd:
+            raise BadInput(f"{where}: {name!r} is a list of {kind}, and holds {type(odd[0]).__name__} {odd[0]!r}")
+
+
+def _is_kind(value: object, kind: str) -> bool:
+    if kind.startswith("["):
+        texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return texts and 0 <= len(value) - len(kind.split(",")) <= 1
+    return type(value) in {"str": (str,), "int": (int,), "float": (int, float)}[kind] and value == value
 
 
 def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> list[Step]:
@@ -160,14 +182,20 @@ def plan(root: Path, study: str, overrides: dict[str, str] | None = None) -> lis
     overrides = parse_overrides(overrides or {}, declared)
     for name in names:
         given = read_params(root, study, name, declared[name])
-        given |= {key: value for key, value in overrides.items() if key in declared[name]}
+        own, file = (
+            {key: value for key, value in overrides.items() if key in declared[name]},
+            f"params/{study}/{name}.yml",
+        )
+        _check_lists(given, sources[name], file)
+        _check_lists(own, sources[name], "-p")
+        given |= own
         given = {"study": study} | given if "study" in declared[name] else given
         given |= _own_data(declared[name] | given, study)
         reads = tuple(_facts(sources[name]).get("reads", ()))
         absent = [read for read in reads if read not in steps]
         if absent:
             missing = f"the notebook reads {absent[0]}, which this study does not run"
-            raise BadInput(f"params/{study}/{name}.yml: {missing}; add params/{study}/{absent[0]}.yml")
+            raise BadInput(f"{file}: {missing}; add params/{study}/{absent[0]}.yml")
         key = _key(root, sources[name], declared[name] | given, [steps[read].key for read in reads])
         steps[name] = Step(study, name, given, reads, key)
     return list(steps.values())

@@ -290,6 +290,8 @@ def load(
     from it. reread: what may find a better text for pages of a PDF (`pdf.Reread`). cache: folder that keeps what the PDF library
     said of each file, for the next time.
     """
+    if not re.fullmatch("[a-z]{2}", language):
+        raise BadInput(f"language: {language!r} is none; write its two letters of ISO 639-1, as en")
     documents, layouts, failures = [], {}, {}
     files, skipped = find_files(folder)
     pace = _Pace([_size(folder / doc_id) for doc_id in files], clock)

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from localeval.chunking import sections
 from localeval.corpus import Corpus
+from localeval.provenance import existing
 from localeval.records import EVIDENCE_KINDS, SOURCES, BadInput, Evidence, Query, Span
 from localeval.tokens import UNSPACED, words
 
@@ -370,9 +371,7 @@ def _named(row: dict, where: str, number: int, seen: dict[str, int]) -> str:
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     """Lines that are not blank, with their numbers. Only a newline ends one: a question may hold other separators."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file; 'gold' must name a .jsonl file of questions") from None
+        text = existing(path, "'gold' must name a .jsonl file of questions").read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
@@ -603,14 +602,14 @@ def describe(queries: Iterable[Query]):
 def overlap(queries: Iterable[Query], corpus: Corpus):
     """How many of a question's words stand in its evidence and in the headings above it: high shares favour lexical engines.
 
-    Columns: query_id, origin, category, in_evidence, in_headings; shares of distinct words of four letters or more, NaN for a
-    question without any or without evidence.
+    Columns: query_id, origin, category, in_evidence, in_headings; shares of distinct words of four letters or more, in scripts without
+    spaces of pairs of neighbouring letters, NaN for a question without any or without evidence.
     """
     import pandas as pd
 
     rows = []
     for query in queries:
-        asked = {word for word in words(query.text) if len(word) >= 4}
+        asked = {word for word in words(query.text) if len(word) >= (2 if UNSPACED.match(word) else 4)}
         evidence = {word for item in query.evidence for word in words(corpus.text(item.span))}
         headings = {word for item in query.evidence for word in words(_headings_above(item.span, corpus))}
         known = bool(asked and query.evidence)

@@ -324,7 +324,7 @@ class Verdict:
 
 
 def at_least(least: float, **given: object) -> None:
-    """Refuses a parameter below `least`, and in a list the first such number; a list has to name something.
+    """Refuses a parameter below `least`, and a list that holds such a number or nothing.
 
     >>> at_least(1, cut=10, cuts=[1, 5])
     """

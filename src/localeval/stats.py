@@ -449,7 +449,7 @@ def compare_designated(
     for row, adjusted in zip(ran, holm([row["p_value"] for row in ran]), strict=True):
         row |= {"p_adjusted": adjusted, "family_size": len(ran)}
         row["verdict"] = verdict(Comparison(**{name: row[name] for name in Comparison.__dataclass_fields__}))
-    return pd.DataFrame(done).reindex(columns=COMPARED).assign(designated=True)
+    return pd.DataFrame(done, columns=COMPARED).assign(designated=True)
 
 
 def _compared(scores, entry: Sequence[str], origin: str, seed: int, n_resamples: int) -> dict:

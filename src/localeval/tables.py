@@ -93,6 +93,8 @@ class Run:
 
     def data(self, path: str) -> Path:
         """A file or folder of the study's data, relative to the project; `{study}` in it stands for the study's name."""
+        if not path.strip():
+            raise BadInput("a parameter that names data is empty; name a file or folder below the project")
         return self.root / path.replace("{study}", self.study)
 
     def say(self, text: str) -> None:
@@ -171,6 +173,11 @@ def read_reported(path: Path) -> pd.DataFrame:
         raise BadInput(f"{path}: no such file; 'reported' must name a .csv of reported figures") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
         raise BadInput(f"{path}: not a table in UTF-8; write one line of names and one line a row") from None
+
+
+def reported_by(path: str, conditions: str) -> str:
+    """The caption of such figures: whose they are, which is the name of the file."""
+    return f"Reported by {Path(path).stem}, {conditions}: not measured here."
 
 
 def write_jsonl(rows: Iterable[dict], path: Path) -> None:
