@@ -178,7 +178,7 @@ def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
         .reset_index()
         .rename_axis(columns=None)
     )
-    return wide.assign(rate=wide["rate"].str.replace("_", " "))
+    return wide.assign(rate=wide["rate"].str.replace("_", " "), over=wide.pop("over"))
 
 
 def ended(states: pd.DataFrame) -> pd.DataFrame:

@@ -45,9 +45,9 @@ SIGNALS = {
 
 
 def definitions() -> pd.DataFrame:
-    """The signals, what each is, its direction and the systems it is defined for."""
-    rows = [(name.replace("_", " "), what, "higher is more certain", where) for name, (what, where) in SIGNALS.items()]
-    return pd.DataFrame(rows, columns=["signal", "what it is", "direction", "defined for"])
+    """The signals, what each is and the systems it is defined for."""
+    rows = [(name.replace("_", " "), what, where) for name, (what, where) in SIGNALS.items()]
+    return pd.DataFrame(rows, columns=["signal", "what it is", "defined for"])
 
 
 @dataclass(frozen=True)
