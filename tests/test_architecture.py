@@ -47,7 +47,7 @@ ALLOWED = {
     "pointwise": {"gguf", "rerank"},
     "preview": {"crossencoder", "embedding"},
     "onnxmodel": {"embedding", "vectors"},
-    "gold": {"chunking", "corpus", "tokens"},
+    "gold": {"chunking", "corpus", "provenance", "tokens"},
     "drafting": {"chunking", "corpus", "gold", "tokens"},
     "grading": set(),
     "metrics": set(),
