@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from localeval import certainty
+from localeval import certainty, tables
 from localeval.lexical import BM25
 from localeval.records import Hit, Query, Span
 
@@ -111,3 +111,15 @@ def test_the_hybrid_to_fuse_again_needs_both_engines():
         certainty.fused(HITS, *pair.engines, {"even": [1, 1]}), HITS, [Query("q", "warm milk")], {"c": WORDS}, pair
     )
     assert got["signal"].tolist() == ["margin", "dense_cosine"] and got["value"].iloc[1] == 0.8
+
+
+def test_hits_are_read_where_they_are_meant(tmp_path):
+    """Names with quotes and letters of any script, and a rank that begins like another."""
+    odd = 'a "b"/çé+c'
+    hits = {(name, "q"): [Hit(SPANS[place % 3], 1.0 / (place + 1)) for place in range(12)] for name in (odd, "a", "ab")}
+    path = tmp_path / "hits.jsonl"
+    tables.write_hits(hits, path)
+    assert tables.read_hits(path) == hits
+    assert tables.read_hits(path, 1) == {key: own[:1] for key, own in hits.items()}
+    assert tables.read_hits(path, 11, [odd]) == {(odd, "q"): hits[odd, "q"][:11]}
+    assert tables.read_hits(path, systems=["a"]) == {("a", "q"): hits["a", "q"]}
