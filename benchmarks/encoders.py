@@ -1,8 +1,9 @@
-"""The embedded model run in three ways, side by side: `python benchmarks/encoders.py [--chunks 1000] [--rounds 3]`.
+"""The embedded model run in four ways, side by side: `python benchmarks/encoders.py [--chunks 1000] [--rounds 3]`.
 
-plain: SentenceTransformer.encode at its defaults. onnx and int8: what the sweep runs as minilm and minilm-int8, one text at a time on
-each core. Prints chunks a second and the ratio to plain in the same round (medians, ranges); milliseconds of one query on one
-thread; the largest difference of a vector's component, and the nearest ten of each chunk that both have. All on the same cores, in turn.
+plain: SentenceTransformer.encode at its defaults. onnx, int8, bf16: what the sweep runs as minilm, minilm-int8 (both one text at a time
+on each core) and minilm-bf16, which is fast where the processor multiplies in bfloat16. Prints chunks a second and the ratio to plain in
+the same round (medians, ranges); milliseconds of one query on one thread; the largest difference of a vector's component, and the
+nearest ten of each chunk that both have. bound: the model's matrix products alone. All on the same cores, in turn.
 """
 
 from __future__ import annotations
@@ -44,6 +45,25 @@ def in_turn(arms: dict[str, Callable], rounds: int) -> dict[str, list[float]]:
     return seconds
 
 
+def multiplications(
+    count: int, tokens: int, width: int = 384, layers: int = 6, heads: int = 12, batch: int = 4
+) -> Callable:
+    """Nothing but the matrix products of the model's shape in float32, for that many chunks: no encoder in float32 is faster."""
+    import torch
+
+    wide, narrow = torch.rand(batch * tokens, 4 * width), torch.rand(batch * tokens, width)
+    square, up, down = torch.rand(width, width), torch.rand(width, 4 * width), torch.rand(4 * width, width)
+    query, key = torch.rand(batch * heads, tokens, width // heads), torch.rand(batch * heads, width // heads, tokens)
+    weights = torch.rand(batch * heads, tokens, tokens)
+
+    def run() -> None:
+        for _ in range(layers * count // batch):
+            for one, two in (*[(narrow, square)] * 4, (narrow, up), (wide, down), (query, key), (weights, query)):
+                one @ two
+
+    return run
+
+
 def report(seconds: dict[str, list[float]], unit: str, scale: Callable[[float], float]) -> None:
     plain = seconds["plain"]
     for name, own in seconds.items():
@@ -76,13 +96,16 @@ def main() -> None:
     ours = {
         name: OnnxEmbedder(embedding.card_of(model), folder, Path("runs/.cache"))
         for name, model in (("onnx", "minilm"), ("int8", "minilm-int8"))
-    }
+    } | {"bf16": embedding.SentenceEmbedder(embedding.card_of("minilm-bf16"), folder)}
     about()
     torch.set_num_threads(os.cpu_count() or 1)
     texts = made_up(arguments.chunks)
     print(f"{len(texts):,} chunks of {len(texts[0]):,} characters, {os.cpu_count()} cores")
     encode = lambda model: lambda: model.encode(texts)
     arms = {"plain": lambda: plain.encode(texts)} | {name: encode(model) for name, model in ours.items()}
+    tokens = int(np.minimum(ours["onnx"].token_counts(texts), embedding.card_of("minilm").max_tokens).mean())
+    arms["bound"] = multiplications(len(texts), tokens)
+    print(f"{tokens} tokens a chunk after the cut; bound: matrix products alone, in float32")
     report(in_turn(arms, arguments.rounds), "chunks/s", lambda seconds: len(texts) / seconds)
     torch.set_num_threads(1)
     ask = lambda model: lambda: model.query(QUERY)

@@ -1,7 +1,8 @@
 """The engines against published figures: BEIR SciFact, test queries, nDCG@10 at document level (rule `trec`).
 
-python benchmarks/scifact.py FOLDER [--dense] [--int8]: FOLDER is in BEIR layout. BM25 takes seconds; --dense embeds 5,183 abstracts
-on the CPU, which takes some minutes the first time; --int8 embeds them once more with weights in eight bits, and prints what that loses.
+python benchmarks/scifact.py FOLDER [--dense] [--also MODEL ...]: FOLDER is in BEIR layout. BM25 takes seconds; --dense embeds 5,183
+abstracts on the CPU, which takes some minutes the first time; --also embeds them once more with the same model in lower precision
+(minilm-int8, minilm-bf16), and prints what that loses.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
@@ -50,10 +52,9 @@ def read(folder: Path) -> tuple[list[Span], list[str], list[Query]]:
 def with_model(name: str, bm25: BM25, spans: list[Span], texts: list[str]) -> Iterator[tuple[str, object]]:
     """Dense, hybrid and late interaction over one model's vectors; the pass that gives token vectors gives the pooled ones too."""
     card = embedding.card_of(name)
-    model, cache = (
-        OnnxEmbedder(card, embedding.locate(card), CACHE),
-        VectorCache(CACHE, lambda text: print(text, end="\r")),
-    )
+    folder, cache = embedding.locate(card), VectorCache(CACHE, lambda text: print(text, end="\r"))
+    in_torch = card.precision == "bfloat16"
+    model = embedding.SentenceEmbedder(card, folder) if in_torch else OnnxEmbedder(card, folder, CACHE)
     tokens = cache.tokens(model, texts)
     query = lambda text: once((name, text), lambda: model.query(text))
     scorer = MaxSim(spans, tokens, lambda text: query(text)[1])
@@ -93,7 +94,7 @@ def report(name: str, values: dict[str, float], spent: dict[str, list[float]]) -
 def losses(values: dict[str, dict[str, float]], hits: dict[str, dict[str, list[Hit]]]) -> None:
     """Every arm of lower precision beside its full one: paired difference, and share of the first ten hits both have."""
     for name in values:
-        full = name.replace("-int8", "").replace(" in float16", "")
+        full = re.sub("-int8|-bf16| in float16", "", name)
         if name == full:
             continue
         got = stats.compare(values[full], values[name], metric="ndcg@10", rule="trec", names=(full, name))
@@ -107,14 +108,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--dense", action="store_true", help="also dense, hybrid and late interaction")
-    parser.add_argument("--int8", action="store_true", help="those once more with the model in eight bits")
+    parser.add_argument("--also", nargs="*", default=[], metavar="MODEL", help="those once more in lower precision")
     arguments = parser.parse_args()
     spans, texts, queries = read(arguments.folder)
     about()
     print(f"{len(spans)} documents, {len(queries)} queries; nDCG@10 measured here")
     bm25 = BM25(spans, texts, ascii_words)
     systems = [("bm25", bm25)]
-    for model in ["minilm"] * (arguments.dense or arguments.int8) + ["minilm-int8"] * arguments.int8:
+    for model in ["minilm"] * (arguments.dense or bool(arguments.also)) + arguments.also:
         systems += with_model(model, bm25, spans, texts)
     values, hits = {}, {}
     for name, retriever in systems:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localeval import abstention
+from localeval import abstention, answertables
 
 
 def test_risk_coverage_by_hand():
@@ -129,7 +129,56 @@ def test_an_area_is_between_its_bounds_and_its_interval_holds_it():
 
 def test_a_signal_that_a_system_lacks_has_no_row():
     signals, outcome, _ = judged([math.nan] * 4, np.array([True, False, True, False]))
-    assert abstention.abstention(signals, outcome, seed=1, n_resamples=10).empty
+    other = signals.assign(signal="spread", value=[1.0, 2.0, 3.0, 4.0])
+    assert abstention.abstention(pd.concat([signals, other]), outcome, seed=1, n_resamples=10)["signal"].tolist() == [
+        "spread"
+    ]
+    with pytest.raises(abstention.BadInput, match="no system has a signal"):
+        abstention.abstention(signals, outcome, seed=1, n_resamples=10)
+
+
+def test_settings_that_say_the_same_are_tried_once():
+    """A cosine that is the score of the first hit puts the same answers in the same order, on whatever scale."""
+    signals, outcome, _ = judged([4.0, 3.0, 2.0, math.nan], np.array([True, False, True, False]))
+    same = signals.assign(signal="dense_cosine", value=[0.4, 0.3, 0.2, math.nan])
+    tied = signals.assign(signal="spread", value=[4.0, 3.0, 3.0, math.nan])
+    none = signals.assign(signal="reranker_score", value=math.nan)
+    whole = pd.concat([signals, same, tied, none])
+    assert (
+        abstention.distinct(whole, outcome) == 2
+        and len(abstention.abstention(whole, outcome, seed=1, n_resamples=9)) == 3
+    )
+    twin = pd.concat([whole, signals.assign(system="t")])
+    both = pd.concat([outcome, outcome.assign(system="t", correct=[True, True, False, False])])
+    assert abstention.distinct(twin, both) == 3, "the same order of other answers is another setting"
+
+
+GOOD = {"show": 1, "floors": [0.7, 1], "n_resamples": 1, "allowed_risk": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"floors": []}, "floors=[]: give at least one selective accuracy"),
+        ({"floors": [70]}, "floors=[70]: give at least one selective accuracy above 0 and at most 1"),
+        ({"show": 0}, "show=0: give at least 1"),
+        ({"n_resamples": 0}, "n_resamples=0: give at least 1"),
+        ({"allowed_risk": 1.0}, "allowed_risk=1.0: give a share above 0 and below 1"),
+        ({"fusion_coverage": 12}, "fusion_coverage=12: give a share"),
+    ],
+)
+def test_parameters_that_nothing_can_be_made_of(given, message):
+    abstention.check(**GOOD)
+    with pytest.raises(abstention.BadInput) as problem:
+        abstention.check(**GOOD | given)
+    assert str(problem.value).startswith(message) and "\n" not in str(problem.value)
+
+
+def test_a_threshold_has_the_digits_that_its_signal_needs():
+    rows = pd.DataFrame(
+        {"signal": ["spread", "spread", "margin", "margin"], "threshold": [-2.302584, -2.302583, 0.16827026, math.nan]}
+    )
+    assert answertables._thresholds(rows) == ["−2.302584", "−2.302583", "0.1683", None]
 
 
 def test_a_floor_takes_the_highest_coverage_that_reaches_it():

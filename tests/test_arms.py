@@ -88,7 +88,7 @@ def test_names_say_that_arms_are_no_systems(study):
     }  # fmt: skip
     assert set(outcome.latency["system"]) == {"section/bm25", "section/bm25~duplicate"}
     assert arms.sentence(outcome).startswith(
-        "Of 12 values of the duplicate 0 differ from those of the engine. Its mean time is "
+        "Of 12 values of the duplicate none differ from those of the engine. Its mean time is "
     )
 
 

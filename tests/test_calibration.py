@@ -407,11 +407,11 @@ def test_bad_files_of_kept_words_are_named(tmp_path, text, message):
 def test_figures_say_their_numbers(twins):
     drawn = pagefigures.confusion(calibration.confusion(calibration.both_views(twins)), caption="Counts.")
     assert (
-        "text alone: digital_clean said to be digital_clean: 6 of 6; likely_scanned said to be digital_clean: 6 of 6"
+        "text alone: digital clean said to be digital clean: 6 of 6; likely scanned said to be digital clean: 6 of 6"
         in drawn.alt
     )
     assert (
-        "with signals: digital_clean said to be digital_clean: 6 of 6; likely_scanned said to be likely_scanned: 6 of 6"
+        "with signals: digital clean said to be digital clean: 6 of 6; likely scanned said to be likely scanned: 6 of 6"
         in drawn.alt
     )
     gates = calibration.gates(kept(text_confidence=1.0), 0.8)
@@ -423,7 +423,7 @@ def test_figures_say_their_numbers(twins):
     documents = pd.DataFrame(
         {"view": "x", "doc_id": ["a", "b"], "label": ["digital_clean", "mixed_quality"], "mean_quality": [0.9, 0.5]}
     )
-    assert "x, 1 mixed_quality: 0.500 to 0.500" in pagefigures.margin(documents, cut=0.78, caption="Margin.").alt
+    assert "x, 1 mixed quality: 0.500 to 0.500" in pagefigures.margin(documents, cut=0.78, caption="Margin.").alt
     with pytest.raises(BadInput, match="no column 'view'"):
         pagefigures.margin(documents.drop(columns="view"), cut=0.78, caption="Margin.")
 

@@ -93,6 +93,19 @@ def test_without_twins_no_slope_is_defined():
     assert "nothing here is causal" in answer
 
 
+def test_tolerance_has_a_row_for_each_system_and_engine():
+    places = [("tesseract", "clean"), ("tesseract", "heavy"), ("rapidocr", "clean")]
+    changes = pd.DataFrame(places, columns=["engine", "level"])
+    changes = changes.assign(base="s/bm25", metric="rr", delta=-0.1, low=-0.2, high=0.0)
+    slopes = pd.DataFrame({"system": ["s/bm25"], "slope": [-0.05], "low": [-0.06], "high": [-0.04], "n": [4]})
+    rows = damagetables.tolerance(changes, slopes, "rr")
+    assert list(rows.columns) == ["system", "engine", "n", damagetables.SLOPE, "clean", "heavy"]
+    assert (
+        rows["engine"].tolist() == ["tesseract", "rapidocr"] and rows["clean"].tolist() == ["−0.10 [−0.20, +0.00]"] * 2
+    )
+    assert pd.isna(rows["heavy"].iloc[1])
+
+
 def test_evidence_is_counted_out_stage_by_stage():
     """Four pieces: one lost in the text, one in no chunk, one below the top, one in the top."""
     queries = some_queries(4)
@@ -157,7 +170,7 @@ def test_groups_have_their_own_means_and_differences():
 @pytest.mark.parametrize(("has_twins", "says"), [(True, "shows no cause"), (False, "not causal")])
 def test_the_breakdown_by_class_says_what_it_is(has_twins, says):
     one = damagetables.class_sentence({"q0": "digital_clean"}, has_twins)
-    assert says in one and "one class, digital_clean, so there is nothing to compare" in one
+    assert says in one and "one class, digital clean, so there is nothing to compare" in one
     assert "differ in what stands on them" in damagetables.class_sentence({"q0": "a", "q1": "b"}, has_twins)
 
 

@@ -262,5 +262,5 @@ def test_repeats_are_said_in_one_sentence():
         and "1.50 times at most" in words
     )
     broke = pd.DataFrame({"reason": ["ValueError: asked again, it returned other hits than at first"]})
-    assert "1 system(s) answered otherwise" in pricetables.repeats_sentence(totals, broke, 3)
+    assert "what answered otherwise is failed (systems: 1)" in pricetables.repeats_sentence(totals, broke, 3)
     assert "one repeat shows no spread" in pricetables.repeats_sentence(totals, ran, 1)

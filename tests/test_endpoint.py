@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import logging
@@ -12,11 +13,14 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote
 
+import pandas as pd
 import pytest
 
+from localeval import answertables, generation, groundedness, handcheck, prompts
 from localeval import endpoint as endpoints
-from localeval import generation, groundedness
 from localeval.endpoint import Address, Endpoint, NoReply
 from localeval.records import BadInput
 from localeval.replies import Replies, key_of
@@ -36,14 +40,21 @@ class Stub(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.seen = ["fine"], []
+        self.script, self.seen, self.reply = ["fine"], [], None  # reply: what a judge says, from the request
         self.address_text = f"http://127.0.0.1:{self.server_port}/v1"
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        step = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
+        judged = self.server.reply and "supported" in body["messages"][0]["content"]
+        step = (
+            self.server.reply(body)
+            if judged
+            else self.server.script.pop(0)
+            if len(self.server.script) > 1
+            else self.server.script[0]
+        )
         self.server.seen.append((self.path, self.headers.get("Authorization"), body))
         if step == "<hang>":
             self.server.release.wait(5)
@@ -104,11 +115,11 @@ def asked(server, tmp_path):
             "timeout": 5.0,
             "retries": 3,
         } | fields
-        waits = []
+        waits, environment = [], given.pop("environment", {"STUB_KEY": KEY})
         one = Endpoint(
             Address(**given),
             Replies(tmp_path / "replies.jsonl"),
-            {"STUB_KEY": KEY},
+            environment,
             sleep=waits.append,
             wall=lambda: 1_000_000_000.0,
         )
@@ -257,6 +268,87 @@ def test_the_key_is_nowhere(server, asked, tmp_path, caplog, capsys):
         assert KEY not in repr(trace)
 
 
+LONG = "sk/live+4f9A7c1e-0b2D"
+
+
+def shown(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        LONG, f"Bearer {LONG}", LONG.upper(), LONG[::-1], LONG[10:] + LONG[:10], quote(LONG, safe=""), LONG.encode().hex(),
+        "".join(f"%{byte:02X}" for byte in LONG.encode()), shown(LONG), shown(f"Bearer {LONG}"), shown(f"me:{LONG}:"), shown(LONG[::-1]),
+        base64.urlsafe_b64encode(b"x" + LONG.encode()).decode(), f"{LONG[:10]} and {LONG[10:]}",
+    ],
+)  # fmt: skip
+def test_a_key_that_comes_back_in_disguise_is_not_kept(asked, tmp_path, echo):
+    one = asked(f"so: {echo}.", key_variable="LONG_KEY", environment={"LONG_KEY": LONG})
+    text = one.complete(ASK)
+    assert text.startswith("so: ") and endpoints.HIDDEN in text
+    kept = (tmp_path / "replies.jsonl").read_text()
+    for form in endpoints.forms(LONG):
+        assert form.casefold() not in (text + kept).casefold()
+    assert len(text.replace(endpoints.HIDDEN, "")) < 20, "of the key no more than the ends of its code stay"
+
+
+def test_words_that_are_no_key_stay(asked):
+    said = "The live wire of 4 f; base64 is aGVsbG8gd29ybGQ=, 50%25."
+    assert asked(said, key_variable="LONG_KEY", environment={"LONG_KEY": LONG}).complete(ASK) == said
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ([], ""),
+        ([{"type": "text", "text": "One, "}, {"type": "text", "text": "two."}], "One, two."),
+        ("half of a pair: \ud800", "half of a pair: ?"),
+    ],
+)
+def test_contents_that_are_no_plain_text(asked, tmp_path, content, text):
+    assert asked(content).complete(ASK) == text
+    assert Replies(tmp_path / "replies.jsonl").kept, "it can be written"
+
+
+@pytest.mark.parametrize("content", [0, 7, True, {"text": "x"}, ["x"], [{"type": "image_url"}], [{"text": 3}]])
+def test_a_content_that_is_no_text_is_a_failure(asked, content):
+    one = asked(content)
+    assert groundedness.EndpointGenerator(one, WORDS, "X").answer(CASE).state == "failed"
+    assert not one.replies.kept
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        [],
+        "7",
+        {},
+        {"prompt_tokens": -7, "completion_tokens": 3},
+        {"prompt_tokens": 7.5, "completion_tokens": True},
+    ],
+)
+def test_tokens_that_are_not_counted_are_said(asked, usage):
+    one = asked((200, {}, chat("fine", usage=usage)))
+    assert one.complete(ASK) == "fine"
+    assert (one.tally.prompt_tokens, one.tally.completion_tokens, one.tally.uncounted, one.tally.replies) == (
+        0,
+        0,
+        1,
+        1,
+    )
+
+
+def test_what_a_kept_reply_took_is_still_known(asked):
+    one = asked("fine")
+    one.complete(ASK)
+    again = asked("another")
+    assert again.complete(ASK) == "fine" and again.tally.seconds == one.tally.seconds > 0
+    assert (again.tally.sent, again.tally.kept, again.tally.prompt_tokens) == (0, 1, 7)
+
+
 # Kept replies
 
 
@@ -309,6 +401,7 @@ def test_a_killed_run_goes_on_without_asking_twice(server, tmp_path):
 
 # Generator and judge behind the stub
 
+WORDS = prompts.PROMPTS["en"]
 CASE = groundedness.Case(
     "q", "How long?", "human", groundedness.RETRIEVED, ("three hours",), ("It takes three hours.",)
 )
@@ -326,14 +419,14 @@ CASE = groundedness.Case(
     ],
 )
 def test_what_a_generator_said(asked, reply, state, how):
-    got = groundedness.EndpointGenerator(asked(reply), "en", "NOT_IN_PASSAGES").answer(CASE)
+    got = groundedness.EndpointGenerator(asked(reply), WORDS, "NOT_IN_PASSAGES").answer(CASE)
     assert (got.state, got.how) == (state, how)
 
 
 def test_a_generator_that_cannot_be_reached_is_a_state(asked):
-    assert groundedness.EndpointGenerator(asked((400, {}, b"")), "en", "X").answer(CASE).state == "failed"
+    assert groundedness.EndpointGenerator(asked((400, {}, b"")), WORDS, "X").answer(CASE).state == "failed"
     assert (
-        groundedness.EndpointGenerator(asked("<hang>", timeout=0.1, retries=0), "en", "X").answer(CASE).state
+        groundedness.EndpointGenerator(asked("<hang>", timeout=0.1, retries=0), WORDS, "X").answer(CASE).state
         == "timed_out"
     )
 
@@ -342,7 +435,7 @@ GOOD = '{"supported": true, "answers_question": false, "reason": "has } and { in
 
 
 def test_a_judge_gets_one_more_try_and_no_verdict_is_made_up(server, asked):
-    judged = lambda *script: groundedness.EndpointJudge(asked(*script), "en").judge(CASE, "Three hours.")
+    judged = lambda *script: groundedness.EndpointJudge(asked(*script), WORDS).judge(CASE, "Three hours.")
     got = judged(GOOD)
     assert (got.state, got.supported, got.answers, got.attempts) == ("judged", True, False, 1)
 
@@ -351,7 +444,7 @@ def test_a_judge_gets_one_more_try_and_no_verdict_is_made_up(server, asked):
     "bad", ["", "yes, but", '{"supported": true', '{"supported": "true", "answers_question": "true"}', "[true, true]"]
 )
 def test_no_clear_verdict_is_a_failed_judge(server, asked, bad):
-    judge = groundedness.EndpointJudge(asked(bad), "en")
+    judge = groundedness.EndpointJudge(asked(bad), WORDS)
     got = judge.judge(CASE, "Three hours.")
     assert (got.state, got.supported, got.answers, got.attempts) == ("judge_failed", None, None, 2) and len(
         server.seen
@@ -362,15 +455,77 @@ def test_no_clear_verdict_is_a_failed_judge(server, asked, bad):
 
 
 def test_a_second_try_counts(asked):
-    got = groundedness.EndpointJudge(asked("hm", f"```json\n{GOOD}\n```"), "en").judge(CASE, "x")
+    got = groundedness.EndpointJudge(asked("hm", f"```json\n{GOOD}\n```"), WORDS).judge(CASE, "x")
     assert (got.state, got.attempts, got.supported) == ("judged", 2, True)
     assert (
-        groundedness.EndpointJudge(asked("<hang>", timeout=0.1, retries=0), "en").judge(CASE, "y").state == "timed_out"
+        groundedness.EndpointJudge(asked("<hang>", timeout=0.1, retries=0), WORDS).judge(CASE, "y").state == "timed_out"
     )
 
 
+def test_a_judge_that_only_reads_the_beginning_is_found_by_turning_the_passages_round(server, asked):
+    """The server's verdict depends on which passage stands first: asked again it says the same, with the order reversed it does not."""
+    cases = [
+        groundedness.Case(
+            f"q{number}",
+            "How long?",
+            "human",
+            groundedness.RETRIEVED,
+            ("three hours",),
+            ("Three hours.", f"Bake {number}."),
+        )
+        for number in range(3)
+    ]
+    no = GOOD.replace("true", "false")
+    judge = groundedness.EndpointJudge(asked("-"), WORDS)
+    server.reply = lambda body: (
+        GOOD
+        if body["messages"][0]["content"].index("Three hours.") < body["messages"][0]["content"].index("Bake")
+        else no
+    )
+    rows = groundedness.run(cases, groundedness.EndpointGenerator(asked("Three hours."), WORDS, "X"), judge)
+    told = generation.consistency(
+        cases, handcheck.matched(rows, handcheck.labels_of(Path()))[0], [judge], 2, 10
+    ).set_index("way")
+    assert told["status"].tolist() == ["ok", "ok"] and told["compared"].tolist() == [3, 3]
+    assert told["same"].tolist() == [3, 0] and told.loc["passages reversed", "changed"].count(",") == 2
+    assert told.loc["asked again", "low"] > 0.4 and told.loc["passages reversed", "high"] < 0.6
+
+
+def test_a_question_that_failed_is_asked_again_and_stands_once(server, asked, tmp_path):
+    """An error, then an answer: one row, the last one; an error twice: a failure, counted in the new run, in no rate."""
+    cases = [
+        groundedness.Case(f"q{number}", f"Number {number}?", "human", groundedness.RETRIEVED, ("x",), ("x",))
+        for number in range(4)
+    ]
+    judge = generation.judge("checker", generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1, WORDS))
+    refused = (400, {}, b"")
+    first = groundedness.run(cases, groundedness.EndpointGenerator(asked("One.", "Two.", refused), WORDS, "X"), judge)
+    assert first["state"].tolist() == ["answered", "answered", "failed", "failed"]
+    server.seen.clear()
+    again = groundedness.run(cases, groundedness.EndpointGenerator(asked("Three.", refused), WORDS, "X"), judge)
+    assert (
+        again["state"].tolist() == ["answered"] * 3 + ["failed"]
+        and again["query_id"].is_unique
+        and len(server.seen) == 2
+    )
+    rate = groundedness.rates(again).set_index("rate").loc["answered_when_retrieved"]
+    assert (rate["count"], rate["n"]) == (3, 3)
+    assert groundedness.states(again).iloc[0][["answered", "failed"]].tolist() == [3, 1]
+
+
+def test_a_judge_of_the_same_maker_is_warned_of_by_both_names(asked):
+    one, two = asked("x", model="orgA/x-70b"), asked("x", model="orgA/x-8b")
+    made = generation.Made({"endpoint": groundedness.EndpointGenerator(one, WORDS, "X")}, {}, pd.DataFrame())
+    who = generation.who(made, groundedness.EndpointJudge(two, WORDS))
+    assert who["same family"].tolist() == ["yes"]
+    said = answertables.family_sentence(who)
+    assert "orgA/x-8b judges orgA/x-70b" in said and said.startswith("Warning")
+    other = generation.who(made, groundedness.EndpointJudge(asked("x", model="orgB/y"), WORDS))
+    assert answertables.family_sentence(other) == ""
+
+
 def test_nothing_is_asked_that_the_parameters_do_not_name(tmp_path):
-    setting = generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1)
+    setting = generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1, WORDS)
     with pytest.raises(BadInput, match="no generator is named, and nothing is asked that is not"):
         generation.generators(["endpoint"], [], [], setting)
     with pytest.raises(BadInput, match="no judge is named"):
@@ -383,9 +538,9 @@ def test_nothing_is_asked_that_the_parameters_do_not_name(tmp_path):
         ),
     ):
         with pytest.raises(BadInput, match=message):
-            generation.Setting(tmp_path, tmp_path, {"generator": given}, "", "en", "X", 1).endpoint("generator")
+            generation.Setting(tmp_path, tmp_path, {"generator": given}, "", "en", "X", 1, WORDS).endpoint("generator")
     with pytest.raises(BadInput, match="unknown role 'jugde'"):
-        generation.Setting(tmp_path, tmp_path, {"jugde": {}}, "", "en", "X", 1)
+        generation.Setting(tmp_path, tmp_path, {"jugde": {}}, "", "en", "X", 1, WORDS)
 
 
 @pytest.mark.parametrize(

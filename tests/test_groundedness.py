@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from localeval import answering, generation, gguf, groundedness, handcheck, tables
+from localeval import answering, answertables, generation, gguf, groundedness, handcheck, prompts, tables
 from localeval.groundedness import MISSED, RETRIEVED, UNANSWERABLE, Answer, Case, Judgement
 from localeval.records import BadInput, Evidence, Graded, Hit, Query, Span
 from localeval.replies import Replies
@@ -38,6 +39,10 @@ def case(
         "Kaynaklarda bu bilgi yok.",
         "Dazu steht nichts im Text.",
         "This is not in the passages.",
+        "Les passages ne donnent pas la date.",
+        "Cette information ne figure pas dans les documents.",
+        "La fuente no indica la fecha.",
+        "No se menciona en los pasajes.",
     ],
 )
 def test_refusals_in_words(text):
@@ -49,6 +54,8 @@ def test_refusals_in_words(text):
     [
         '"I cannot lift this anvil," the smith muttered.', "Sorry, the 1902 edition was withdrawn.", "No, never heat it above 60 °C.",
         "The text was not printed before 1902.", "Der Text ist von 1902.", "Kaynak su 60 dereceye ısıtılır.",
+        "Le texte date de 1902, pas de 1904.", "« Je ne peux pas soulever cette enclume », dit-il.", "El texto es de 1902.",
+        "No, nunca se calienta a más de 60 °C.",
     ],
 )  # fmt: skip
 def test_answers_that_sound_like_refusals(text):
@@ -73,14 +80,64 @@ def test_verdicts_are_read_strictly(text, verdict):
     assert groundedness.read_verdict(text) == verdict
 
 
-def test_prompts_hold_everything_and_their_language_is_checked():
-    for language, words in groundedness.PROMPTS.items():
-        filled = words["answer"].format(sentinel="XX", passages="PP", question="QQ")
-        assert all(part in filled for part in ("XX", "PP", "QQ")), language
-        filled = words["judge"].format(passages="PP", question="QQ", answer="AA", gold="GG")
-        assert all(part in filled for part in ("PP", "QQ", "AA", "GG", '{"supported"')), language
-    with pytest.raises(BadInput, match="no prompts in 'xx'"):
-        groundedness.prompts("xx")
+@pytest.mark.parametrize("language", prompts.PROMPTS)
+def test_refusals_are_told_from_answers_in_every_language(language):
+    """On the replies that are published with their labels: no answer is taken for a refusal, and most refusals are found."""
+    row = handcheck.refusals(PROJECT / "data/handbook/refusals.csv", "XX").set_index("language").loc[language]
+    assert row["wrong"] == 0 and row["found"] >= 4 and row["declines"] == row["answers"] == 6
+
+
+def test_labelled_refusals_that_cannot_be(tmp_path):
+    assert handcheck.refusals(tmp_path / "none.csv", "XX").empty
+    (tmp_path / "r.csv").write_text("language,text,declined\nen,No.,maybe\n")
+    with pytest.raises(BadInput, match="r.csv: needs the columns language, text and declined, which is yes or no"):
+        handcheck.refusals(tmp_path / "r.csv", "XX")
+
+
+# Prompts
+
+SOURCE = "params/mine/65_groundedness.yml"
+
+
+@pytest.mark.parametrize("language", ["en", "tr", "de", "fr", "es"])
+def test_prompts_hold_everything_in_every_language(language):
+    words = prompts.chosen(language, {}, SOURCE)
+    filled = prompts.fill(words["answer"], sentinel="XX", passages="PP", question="QQ")
+    assert all(part in filled for part in ("XX", "PP", "QQ")) and "{" not in filled
+    filled = prompts.fill(words["judge"], passages="PP", question="QQ", answer="AA", gold="GG")
+    assert all(part in filled for part in ("PP", "QQ", "AA", "GG", '{"supported": true ')) and words["nothing"]
+    assert groundedness.read_verdict(filled) is None, "the example in the prompt is no verdict, if it is sent back"
+    assert len(set(prompts.led_on(language).words)) == 5
+
+
+def test_a_study_asks_in_its_own_words():
+    own = {"answer": 'Only from {passages}: {question}. Else {sentinel}. {"json": "stays"}'}
+    got = prompts.chosen("de", own, SOURCE)
+    assert got["judge"] == prompts.PROMPTS["de"]["judge"] and got["answer"] == own["answer"]
+    filled = prompts.fill(got["answer"], sentinel="NO", passages="a {question} in it", question="Why {sentinel}?")
+    assert filled == 'Only from a {question} in it: Why {sentinel}?. Else NO. {"json": "stays"}'
+
+
+@pytest.mark.parametrize(
+    ("language", "own", "message"),
+    [
+        ("xx", {}, "language: no prompts in 'xx'; known: en, tr, de, fr, es"),
+        (
+            "en",
+            {"answer": "{passages} {question}"},
+            "prompts: answer lacks {sentinel}; it needs {sentinel}, {passages}, {question}",
+        ),
+        ("en", {"judge": "{passages} {question} {gold}"}, "prompts: judge lacks {answer}; it needs"),
+        ("en", {"answer": "{sentinel} {passages} {question} {lang}"}, "prompts: answer has {lang}, which is no place"),
+        ("en", {"anwser": "x"}, "prompts: unknown 'anwser' (did you mean 'answer'?)"),
+        ("en", {"nothing": " "}, "prompts: nothing must be a text"),
+        ("en", {"judge": ["x"]}, "prompts: judge must be a text"),
+    ],
+)
+def test_a_prompt_that_cannot_be_is_named_with_its_file(language, own, message):
+    with pytest.raises(BadInput) as problem:
+        prompts.chosen(language, own, SOURCE)
+    assert str(problem.value).startswith(f"{SOURCE}: {message}") and "\n" not in str(problem.value)
 
 
 # The extractive answerer and the checker
@@ -138,6 +195,21 @@ def test_a_name_that_no_passage_has_is_not_supported():
     assert not CHECKER.supported("The old clock of the tower was mended by Fischer.", passages)
 
 
+def test_the_checker_reads_negation_in_every_language_of_the_prompts():
+    for language, plain, denied in (
+        ("en", "It rises.", "It does not rise."), ("tr", "Su sıcak.", "Su sıcak değil."), ("de", "Der Teig geht.", "Der Teig geht nicht."),
+        ("fr", "La pâte lève.", "La pâte ne lève pas."), ("es", "La masa sube.", "La masa no sube."),
+    ):  # fmt: skip
+        assert (
+            language in prompts.PROMPTS
+            and not answering.negated(plain, language)
+            and answering.negated(denied, language)
+        )
+        assert not answering.Checker(language).supported(denied, (plain,))
+    with pytest.raises(BadInput, match="no negation in 'xx'; known: en, tr, de, fr, es"):
+        answering.Checker("xx")
+
+
 @pytest.mark.parametrize(
     ("answer", "conveys"),
     [
@@ -153,6 +225,9 @@ def test_what_an_answer_conveys(answer, conveys):
 
 
 def test_numbers_as_they_are_meant():
+    assert answering.numbers("drei, 4 oder zwölf", "de") == {"3", "4", "12"} and answering.numbers("üç bir", "tr") == {
+        "3"
+    }
     assert answering.numbers("1,200 and 0.50, 7,5 and three; 2024") == {"1200", "0.5", "7.5", "3", "2024"}
 
 
@@ -178,6 +253,7 @@ class Says:
     """A generator or judge by a table."""
 
     name = family = "table"
+    reads_in_order = False
 
     def __init__(self, replies):
         self._replies = replies
@@ -260,19 +336,54 @@ def test_declining_everything_does_not_win():
 
 
 def test_a_judge_that_wavers_is_found():
-    rows = rows_of((RETRIEVED, GIVEN, YES), (RETRIEVED, GIVEN, YES))
-    wavers = Says({"q0": [YES, YES, WRONG], "q1": [YES, Judgement("judge_failed"), YES]})
-    again = groundedness.judge_again([case("q0"), case("q1")], rows, wavers, 3, 10).set_index("query_id")
-    assert again["agree"].to_dict() == {"q0": False, "q1": True} and again.loc["q1", "asked"] == 2
-    told = generation.consistency(again.reset_index(), "table").iloc[0]
-    assert told["same verdict"] == 0.5 and told["not the same"] == "q0" and told["low"] < 0.5 < told["high"]
+    rows = rows_of(*[(RETRIEVED, GIVEN, YES)] * 3)
+    cases = [case("q0"), case("q1"), case("q2")]
+    wavers = Says(
+        {"q0": [YES, YES, WRONG], "q1": [YES, Judgement("judge_failed"), YES], "q2": [YES, *[Judgement("failed")] * 2]}
+    )
+    again = groundedness.judge_again(cases, rows, wavers, 3, 10).set_index("query_id")
+    assert again["same"].to_dict() == {"q0": False, "q1": True, "q2": None} and again["verdicts"].to_dict() == {
+        "q0": 3,
+        "q1": 2,
+        "q2": 1,
+    }
+    told = generation.consistency(cases, labelled(rows)[0], [wavers], 3, 10)
+    assert told["way"].tolist() == ["asked again", "passages reversed"] and told["status"].tolist() == [
+        "ok",
+        "not applicable",
+    ]
+    row = told.iloc[0]
+    assert (row["same"], row["compared"], row["alone"], row["changed"]) == (1, 2, 1, "q0") and row["low"] < 0.5 < row[
+        "high"
+    ]
+    shown = answertables.consistency(told).set_index("way")["same verdict"]
+    assert shown.tolist() == ["1 of 2 [0.09, 0.91]", "not applicable"]
+
+
+class LikesTheFirst:
+    """A judge with a position bias: an answer is supported where the first passage says it."""
+
+    name, family, reads_in_order = "first only", "stub", True
+
+    def judge(self, case, answer, repeat=0):
+        return Judgement("judged", answer in case.passages[0], True)
+
+
+def test_a_judge_that_prefers_the_first_passage_is_found():
+    long = Case("q0", "?", "human", RETRIEVED, ("text",), ("text", "other"))
+    both = Case("q1", "?", "human", RETRIEVED, ("text",), ("text", "text"))
+    single = Case("q2", "?", "human", RETRIEVED, ("text",), ("text",))
+    rows = rows_of(*[(RETRIEVED, GIVEN, YES)] * 3)
+    told = generation.consistency([long, both, single], labelled(rows)[0], [LikesTheFirst()], 2, 10).set_index("way")
+    assert told["same"].tolist() == [3, 1] and told["compared"].tolist() == [3, 2], "one passage has no other order"
+    assert told.loc["passages reversed", "changed"] == "q0" and long.passages == ("text", "other")
 
 
 def test_a_judge_of_the_same_family_is_said():
     one, two = Says({}), Says({})
     assert groundedness.same_family(one, two)
     two.family = "other"
-    made = generation.Made({"x": one}, {"gguf": ("not_run", "how")}, pd.DataFrame(), [])
+    made = generation.Made({"x": one}, {"gguf": ("not_run", "how")}, pd.DataFrame())
     assert not groundedness.same_family(one, two)
     told = generation.who(made, one)
     assert told["same family"].tolist() == ["yes", ""] and told["status"].tolist() == ["ok", "not_run"]
@@ -381,7 +492,7 @@ def test_judge_against_person_by_hand():
     whole, _ = labelled(rows, **{f"q{number}": (True, person) for number, (_, person) in enumerate(pairs)})
     got = handcheck.confusion(whole).set_index("verdict")
     row = got.loc["answers"]
-    assert row[["both yes", "judge yes", "person yes", "both no", "n"]].tolist() == [8, 3, 1, 8, 20]
+    assert row[["both yes", "judge yes", "label yes", "both no", "n"]].tolist() == [8, 3, 1, 8, 20]
     chance = 0.55 * 0.45 + 0.45 * 0.55
     assert (
         row["agreement"] == 0.8
@@ -390,6 +501,32 @@ def test_judge_against_person_by_hand():
     )
     assert row["kappa_low"] < row["kappa"] < row["kappa_high"]
     assert math.isnan(got.loc["supported", "kappa"]), "everything yes: agreement by chance is certain"
+
+
+def test_further_judges_are_held_against_the_same_labels():
+    rows = rows_of((RETRIEVED, GIVEN, YES), (RETRIEVED, GIVEN, WRONG), (RETRIEVED, GIVEN, YES))
+    whole, _ = labelled(rows, q0=(True, True), q1=(True, True))
+    other = Says({"q0": WRONG, "q1": Judgement("judge_failed")})
+    other.name = "second"
+    told = handcheck.confusion(generation.opinions(whole, [case("q0"), case("q1")], [other])).set_index(
+        ["judge", "verdict"]
+    )
+    assert told.loc[("table", "answers"), ["both yes", "label yes", "n", "no verdict"]].tolist() == [1, 1, 2, 0]
+    assert told.loc[("second", "answers"), ["both yes", "label yes", "n", "no verdict"]].tolist() == [0, 1, 1, 1]
+    said = answertables.judge_sentence(told.reset_index())
+    assert (
+        "table gives a verdict on 2 of 2, of which 1 agree" in said
+        and "second gives a verdict on 1 of 2, of which 0 agree" in said
+    )
+    assert answertables.judge_errors(told.reset_index(), {"gguf": "how"})["judge"].tolist()[-1] == "gguf: not run"
+    assert answertables.judge_errors(told.reset_index(), {})["agree"].tolist() == [
+        "2 of 2",
+        "1 of 2",
+        "1 of 1",
+        "0 of 1",
+    ]
+    none = handcheck.confusion(generation.opinions(labelled(rows)[0], [], [other]))
+    assert none.empty and answertables.judge_sentence(none) == ""
 
 
 def test_corrected_rates_by_hand():
@@ -449,40 +586,143 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 # The local model
 
 
+def setting_of(folder, **more):
+    given = {
+        "endpoints": {},
+        "gguf": "",
+        "language": "en",
+        "sentinel": "X",
+        "seed": 1,
+        "prompts": prompts.PROMPTS["en"],
+    }
+    return generation.Setting(folder, folder, **given | more)
+
+
 def test_a_model_that_is_not_installed_says_how(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     monkeypatch.setattr(gguf.importlib.util, "find_spec", lambda name: None)
     assert "pip install" in gguf.missing(None)
-    setting = generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1)
+    setting = setting_of(tmp_path)
     made = generation.generators(["extractive", "gguf"], [case("q")], ["some text"], setting)
     assert made.first == "best sentence" and made.states["gguf"][0] == "not_run"
+    first, further, untold = generation.panel(["checker", "gguf"], setting)
+    assert first.name == "rule checker" and not further and "pip install" in untold["gguf"]
     with pytest.raises(BadInput, match="none of gguf can run here"):
         generation.generators(["gguf"], [], [], setting)
     with pytest.raises(BadInput, match=r"unknown 'extracted' \(did you mean 'extractive'"):
         generation.generators(["extracted"], [], [], setting)
+    with pytest.raises(BadInput, match="judge: gguf cannot run here: pip install"):
+        generation.panel(["gguf"], setting)
+    with pytest.raises(BadInput, match="judges: none is named"):
+        generation.panel([], setting)
 
 
-def test_the_adapter_of_a_local_model(tmp_path, monkeypatch):
-    """With a module in place of llama_cpp: the prompt ends at the answer, is cut to its room, and is asked once."""
-    prompts = []
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", r"crashes here \(signal 11\).*GGML_NATIVE=OFF"),
+        (
+            "import surely_not_installed",
+            "cannot run tiny.gguf .ModuleNotFoundError: No module named 'surely_not_installed'",
+        ),
+        (
+            "def Llama(**more): raise ValueError('Failed to load model from file')",
+            "cannot run tiny.gguf .ValueError: Failed to load",
+        ),
+    ],
+)
+def test_a_library_that_crashes_is_a_state(tmp_path, monkeypatch, module, told):
+    """Tried in a child process with a real module of that name: this process goes on."""
+    (tmp_path / "llama_cpp.py").write_text(module)
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(gguf.importlib.util, "find_spec", lambda name: object())
+    made = generation.generators(
+        ["extractive", "gguf"], [case("q")], ["some text"], setting_of(tmp_path, gguf="tiny.gguf")
+    )
+    assert list(made.ready) == ["extractive"]
+    assert re.search(told, made.states["gguf"][1]) and "\n" not in made.states["gguf"][1]
 
-    class Llama:
-        def __init__(self, model_path, verbose, n_ctx, n_threads, seed):
-            assert not verbose and n_ctx == 512
 
-        def create_completion(self, prompt, max_tokens, temperature, stop):
-            assert temperature == 0 and stop == ["\n"]
-            prompts.append(prompt)
-            return {"choices": [{"text": " About 9 o'clock. "}]}
+class Llama:
+    """In place of llama.cpp: a character is a token, a prompt is answered by its last words."""
 
+    says = staticmethod(lambda prompt: " About 9 o'clock. ")
+    prompts: list = []  # noqa: RUF012
+
+    def __init__(self, model_path, verbose, n_ctx, n_threads, n_threads_batch, seed):
+        assert not verbose and n_ctx == 512
+
+    def tokenize(self, text, special):
+        return [*text.decode()]
+
+    def reset(self):
+        self.prompts.append(None)
+
+    def create_completion(self, prompt, max_tokens, temperature, stop):
+        assert temperature == 0 and stop == ["\n"] and len(prompt) + max_tokens <= 512
+        assert self.prompts.pop() is None, "a reply depends on nothing that was asked before"
+        self.prompts.append("".join(prompt))
+        return {
+            "choices": [{"text": self.says("".join(prompt))}],
+            "usage": {"prompt_tokens": len(prompt), "completion_tokens": 4},
+        }
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "llama_cpp", types.SimpleNamespace(Llama=Llama))
-    model = gguf.LocalModel(tmp_path / "tiny.gguf", Replies(tmp_path / "r.jsonl"), context=512)
-    one = groundedness.LocalGenerator(model, "XX")
+    monkeypatch.setattr(Llama, "prompts", [])
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    return lambda: gguf.LocalModel(tmp_path / "tiny.gguf", Replies(tmp_path / "r.jsonl"), context=512)
+
+
+def test_a_local_model_goes_on_and_is_asked_once(local):
+    """The prompt ends at the answer, its passages are cut to its room, and a new process asks nothing again."""
+    one = groundedness.LocalGenerator(local(), prompts.led_on("en"), "XX")
     long = Case("q", "When?", "human", RETRIEVED, (), ("word " * 2000,))
     assert one.answer(long) == one.answer(long) == Answer("answered", "About 9 o'clock.")
-    assert len(prompts) == 1 and prompts[0].endswith("Question: When?\nAnswer:") and len(prompts[0]) < 3 * 512
-    again = gguf.LocalModel(tmp_path / "tiny.gguf", Replies(tmp_path / "r.jsonl"), context=512)
-    assert again.complete_from("When?", long.passages) == "About 9 o'clock." and len(prompts) == 1
+    assert len(Llama.prompts) == 1 and Llama.prompts[0].endswith("\nQuestion: When?\nAnswer:")
+    assert (one.model.tally.replies, one.model.tally.kept, one.model.tally.cut) == (2, 1, 2)
+    again = groundedness.LocalGenerator(local(), prompts.led_on("en"), "XX")
+    assert again.answer(long).text == "About 9 o'clock." and len(Llama.prompts) == 1
+    assert (
+        again.model.tally.seconds == pytest.approx(one.model.tally.seconds / 2)
+        and again.model.tally.completion_tokens == 4
+    )
+    german = groundedness.LocalGenerator(local(), prompts.led_on("de"), "XX").answer(
+        Case("q", "Wann?", "human", RETRIEVED, (), ("x",))
+    )
+    assert german.state == "answered" and Llama.prompts[-1].endswith("\nFrage: Wann?\nAntwort:")
+    with pytest.raises(BadInput, match="tiny.gguf: a question of .* leaves no room for passages"):
+        one.answer(Case("q", "When? " * 100, "human", RETRIEVED, (), ("x",)))
+
+
+@pytest.mark.parametrize(
+    ("reply", "state", "verdict"),
+    [
+        (' {"supported": true, "answers_question": false}', "judged", (True, False)),
+        (" yes", "judge_failed", (None, None)),
+        (' {"supported": tr', "judge_failed", (None, None)),
+    ],
+)
+def test_a_local_judge_is_shown_verdicts_and_none_is_made_up(local, monkeypatch, reply, state, verdict):
+    monkeypatch.setattr(Llama, "says", staticmethod(lambda prompt: reply))
+    model = local()
+    model._setting["n_ctx"] = 2048
+    monkeypatch.setattr(Llama, "__init__", lambda self, **more: None)
+    monkeypatch.setattr(
+        Llama,
+        "create_completion",
+        lambda self, prompt, **more: Llama.prompts.append("".join(prompt)) or {"choices": [{"text": reply}]},
+    )
+    judge = groundedness.LocalJudge(model, prompts.led_on("en"), "(none)")
+    got = judge.judge(case("q", quotes=()), "Three\nhours.")
+    assert (got.state, (got.supported, got.answers), got.attempts) == (state, verdict, 1)
+    asked = Llama.prompts[-1]
+    assert asked.count('Verdict: {"supported": true, "answers_question": true}') == asked.count("Verdict: {") / 2 == 2
+    assert asked.endswith("\nQuestion: How long does it rise?\nRight answer: (none)\nAnswer: Three hours.\nVerdict:")
+    assert model.tally.uncounted == 1 and judge.reads_in_order
 
 
 def test_a_named_file_must_be_there(tmp_path, monkeypatch):

@@ -415,6 +415,15 @@ def test_sentences_of_a_page_without_anything():
     assert stattables.label_rows(none, none, "rr").empty and stattables.robust_rows(none, ["rr"]).empty
 
 
+def test_the_bounds_stand_behind_the_score_of_now():
+    rows = pd.DataFrame({"system": ["a", "b"], "metric": "rr", "n": 2, "judged": 0.5, "plain": [0.4, 0.5], "low": [0.1, None],
+                         "high": [0.9, None], "condensed": 0.6})  # fmt: skip
+    assert stattables.label_rows(rows, rows, "rr")["rr now (worst to best case)"].tolist() == [
+        "0.400 (0.100 to 0.900)",
+        0.5,
+    ]
+
+
 # --- the notebook ---------------------------------------------------------------------------------------------------
 
 

@@ -135,6 +135,8 @@ def test_a_judgement_of_a_question_that_is_not_asked_is_left_out_and_counted(tmp
     path = written(tmp_path / "j", line(), line(CLOCK, question="How cold?"), line(CLOCK, "gone"))
     assert [one.span for one in judgements.load(path, CORPUS, QUERIES)] == [KILN]
     assert judgements.left_out(path, QUERIES) == 2 and judgements.left_out(tmp_path / "none yet", QUERIES) == 0
+    assert judgements.left_out_said(path, QUERIES).endswith(": 2 judgements.")
+    assert judgements.left_out_said(tmp_path / "none yet", QUERIES) == "No judgement is left out."
 
 
 def test_judgements_that_contradict_each_other(tmp_path):

@@ -699,7 +699,10 @@ def test_what_became_of_pages_is_said_and_switched_off_is_not_none_wanted():
 
     rows = pd.DataFrame({"state": ["replaced", "kept", "kept", "wanted", "timed_out", "no_ink"]})
     said = ocr.readings_said(rows, pd.DataFrame({"confidence": [0.1, 0.9]}), DEFAULTS, True)
-    assert said.startswith("5 pages wanted OCR: 1 have a better text from it, 2 keep the old one, and 2 were not read")
-    assert "1 more have no text to trust" in said
+    assert said.startswith(
+        "Pages that wanted OCR: 5, 1 with a better text from it, 2 with the old one, 2 not read, because"
+    )
+    assert said.endswith("Pages without a text to trust and nothing drawn on them: 1.")
+    assert ocr.readings_said(rows.head(0), rows, DEFAULTS, True) == "No page wanted OCR."
     off = ocr.readings_said(rows.head(0), pd.DataFrame({"confidence": [0.1, 0.9, float("nan")]}), DEFAULTS, False)
-    assert off == "OCR was switched off for this study. In 1 pages confidence in the text is below 0.55."
+    assert off == "OCR was switched off for this study. Pages whose confidence in the text is below 0.55: 1."

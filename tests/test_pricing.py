@@ -37,8 +37,8 @@ def test_what_a_system_costs_once_and_for_each_question():
     ahead = pd.DataFrame({"shape": ["s", "s", "t"], "mean_ms": [900.0, 300.0, 98.0]})
     both = pricing.with_preview(known, ahead, ["c/bm25"], 20)
     assert both["system"].tolist()[3:] == [
-        "c/bm25, cross-encoder s@20, cost only",
-        "c/bm25, cross-encoder t@20, cost only",
+        "c/bm25 with cross-encoder s@20 (cost only)",
+        "c/bm25 with cross-encoder t@20 (cost only)",
     ]
     assert both["question_s"].tolist()[3:] == pytest.approx([0.302, 0.1]) and set(both["kind"][3:]) == {"cost only"}
     assert pricing.with_preview(known, ahead[:0], ["c/bm25"], 20) is known

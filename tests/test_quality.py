@@ -359,7 +359,7 @@ def test_pages_by_class_and_documents_have_both_their_denominators():
     found = quality.class_table(table, document_table(table)).set_index("class")
     assert found.pages["digital_clean"] == "3" and found["share of pages"]["digital_clean"] == 0.75
     assert found.pages["likely_scanned"] == "0" and found.pages["all pages"] == "4"
-    assert found.pages["documents that are mixed_quality"] == "0 of 1"
+    assert found.pages["documents of mixed quality"] == "0 of 1"
 
 
 def test_the_guards_hold_at_their_edges():

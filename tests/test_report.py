@@ -172,6 +172,34 @@ def test_table_of_a_named_index_and_of_a_single_row():
     assert "le-sortable" not in report.table(frame, "Means.", sortable=False).html
 
 
+def test_what_is_long_in_a_table_can_go_on_in_the_next_line():
+    frame = pd.DataFrame({"system": ["section/bm25"], "evidence_ndcg@10": ["0.71 [0.62, 0.80]"], "why": ["no <b> [x]"]})
+    html = report.table(frame, "Words.").html
+    assert "section/<wbr>bm25" in html and "evidence_<wbr>ndcg<wbr>@10" in html
+    assert "<span>0.71</span> <span>[0.62, 0.80]</span>" in html and "no &lt;b&gt; [x]" in html
+    assert "le-wide" not in html
+    assert "le-wide" in report.table(pd.DataFrame([range(report.WIDE)], columns=list("abcdefg")), "Words.").html
+
+
+def test_a_table_says_names_in_words_unless_they_have_to_be_typed():
+    frame = pd.DataFrame({"class": ["digital_clean", "low_text, likely_scanned"], "name": ["bad_char", "hybrid_rrf x"]})
+    shown = report.table(frame, "Classes.", formats={"name": ""})
+    assert cells(shown, "tbody tr > *") == ["digital clean", "bad_char", "low text, likely scanned", "hybrid_rrf x"]
+
+
+def test_a_table_without_rows_is_its_caption():
+    shown = report.table(summary().head(0), "No system ran.")
+    assert cells(shown, "caption") == ["No system ran."] and not cells(shown, "th")
+
+
+def test_more_engines_than_colours_differ_in_their_marks(monkeypatch):
+    rows = pd.concat([strict()] * 4, ignore_index=True)
+    rows = rows.assign(system=[f"s/e{n}" for n in range(12)], engine=[f"e{n}" for n in range(12)], chunker="s")
+    monkeypatch.setattr(figures, "Figure", lambda fig, **words: fig)
+    drawn = figures.quality_vs_latency(rows, metric="ndcg@10", caption="Words.").axes[0].get_lines()
+    assert len({(line.get_color(), line.get_marker(), line.get_fillstyle()) for line in drawn}) == 12
+
+
 def test_table_refuses_bad_input():
     frame = summary()
     with pytest.raises(BadInput, match="caption"):

@@ -309,7 +309,9 @@ def test_a_language_model_that_is_not_here_says_what_it_takes(tmp_path, monkeypa
     assert pointwise.missing("own", tmp_path).endswith("save a model's GGUF file as models/own.gguf")
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "own.gguf").write_bytes(b"GGUF")
-    assert pointwise.missing("own", tmp_path) == ""
+    for told in ("", "llama-cpp-python crashes here"):
+        monkeypatch.setattr(pointwise, "trouble", lambda path, told=told: told)
+        assert pointwise.missing("own", tmp_path) == (f"not run: {told}" if told else "")
     with pytest.raises(BadInput, match="'llm' needs a model's name behind a colon"):
         pointwise.missing("", tmp_path)
 

@@ -261,8 +261,10 @@ def test_strata_are_never_pooled():
     summary = stats.summary(scores, is_binary=metrics.is_binary)
     assert summary[["origin", "mean", "n"]].values.tolist() == [["human", 0.0, 3], ["templated", 1.0, 3]]
     assert views.stratum(summary, "human")["mean"].tolist() == [0.0]
-    (row,) = views.by_stratum(summary, "r", "p@1").to_dict("records")
-    assert row["human"].startswith("0.00 [0.00") and row["templated"].endswith("1.00] (n = 3)")
+    judged = summary.assign(**{metrics.JUDGED: [0.25, float("nan")]})
+    (row,) = views.by_stratum(judged, "r", "p@1").to_dict("records")
+    assert row["human"].startswith("0.00 [0.00") and row["human"].endswith("(n = 3, judged@10 25.0%)")
+    assert row["templated"].endswith("1.00] (n = 3, judged@10 not known)")
 
 
 def test_by_question_shows_ranks_and_states(engines):
@@ -284,7 +286,10 @@ def test_one_table_keeps_strata_apart_and_depths_have_a_line_for_each():
         (name, "s", "bm25", "", "maxsim" if k else "", 10 * k) for k, name in enumerate(names)
     ], columns=["system", "chunker", "retriever", "model", "reranker", "rerank_depth"])  # fmt: skip
     table = pricetables.as_one_table(summary, totals, "chunk/contains", ["p@1"])
-    assert table["questions"].tolist() == ["human"] * 3 + ["templated"] * 3 and table["p95_ms"].tolist() == [4.0] * 6
+    assert (
+        table["questions"].str.split().str[1].tolist() == ["human,"] * 3 + ["templated,"] * 3
+        and table["p95_ms"].tolist() == [4.0] * 6
+    )
     lines = pricetables.depth_under_rules(
         summary, totals, runs, "s/bm25", "p@1", ["chunk/contains", "chunk/same_document"]
     )

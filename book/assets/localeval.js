@@ -42,11 +42,13 @@
     });
   }
 
-  /* A box that has nothing to scroll is not a stop for the tab key. */
+  /* A box that scrolls says so; one that has nothing to scroll is not a stop for the tab key. */
   function keepReachable(box) {
     const update = () => {
-      if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+      const more = box.scrollWidth > box.clientWidth + 1;
+      if (more) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
+      box.toggleAttribute("data-more", more);
     };
     new ResizeObserver(update).observe(box);
     update();

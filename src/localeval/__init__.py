@@ -2,14 +2,14 @@
 
 Groups of modules, in the order to read them; what a group may import is in `tests/test_architecture.py`:
 
-base        records, provenance, tokens, child
+base        records, provenance, tokens, child, replies, gguf
 reading     corpus, layout, pdfchild, pagecache, pdf, scans, quality, ocr, rapid, engines, converters, calibration
 engines     chunking, embedding, onnxmodel, packaged, vectors, approximate, retrieval, lexical, learned, rerank,
             crossencoder, preview, pointwise
 labels      gold, strata, drafting, judgements, grading, metrics, trec, holes
 tables      tables, systems, sweep, arms, twins, damage, depth, pricing
 statistics  stats, clusters, equivalence, ranking, recommend, sequential, simulation, published, planning
-answers     abstention, certainty, endpoint, gguf, generation, replies, answering, groundedness, handcheck
+answers     abstention, certainty, endpoint, prompts, generation, answering, groundedness, handcheck
 gates       gate, baseline, gatereport, leaderboard
 report      figures, pagefigures, statfigures, pricefigures, damagefigures, answerfigures, report, views, stattables,
             pricetables, answertables, damagetables, build, book, commands, cli

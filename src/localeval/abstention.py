@@ -19,6 +19,18 @@ THIN = 20  # answers; a share of fewer is marked
 LEAST = 5  # answers that a threshold must leave, to be one at all
 
 
+def check(*, show: int, floors: Sequence[float], n_resamples: int, **shares: float) -> None:
+    """Refuses parameters that nothing can be made of. shares: each strictly between 0 and 1."""
+    for name, count in (("show", show), ("n_resamples", n_resamples)):
+        if count < 1:
+            raise BadInput(f"{name}={count}: give at least 1")
+    if not floors or not all(0 < floor <= 1 for floor in floors):
+        raise BadInput(f"floors={list(floors)}: give at least one selective accuracy above 0 and at most 1")
+    for name, share in shares.items():
+        if not 0 < share < 1:
+            raise BadInput(f"{name}={share}: give a share above 0 and below 1")
+
+
 def outcomes(scores: pd.DataFrame, answerable: dict[str, bool], *, metric: str, rule: str) -> pd.DataFrame:
     """Right or wrong at first rank, for every system and every query. Columns: system, query_id, answerable, correct.
 
@@ -168,7 +180,20 @@ def abstention(signals: pd.DataFrame, outcome: pd.DataFrame, *, seed: int, n_res
                 **_interval("auroc", _auroc(*_counts(value, answerable)), _auroc(*_counts(value, answerable, times))),
             }
         )  # fmt: skip
+    if not rows:
+        raise BadInput("no system has a signal of its certainty: run one that is not random")
     return pd.DataFrame(rows)
+
+
+def distinct(signals: pd.DataFrame, outcome: pd.DataFrame) -> int:
+    """How many settings were truly tried: signals that put the same answers of the same questions in the same order count once, such as
+    a cosine that is the score of the first hit."""
+    seen = set()
+    for _, part in _joined(signals, outcome).groupby(["system", "signal"], sort=False):
+        if part["value"].notna().any():
+            value = np.unique(_filled(part["value"].to_numpy()), return_inverse=True)[1]
+            seen.add((tuple(part["query_id"]), value.tobytes(), part["correct"].to_numpy(bool).tobytes()))
+    return len(seen)
 
 
 def _areas(own: tuple[np.ndarray, np.ndarray], again: tuple[np.ndarray, np.ndarray]) -> dict:

@@ -8,9 +8,7 @@ import pandas as pd
 
 from localeval.figures import (
     COLOURS,
-    MARKERS,
     MUTED,
-    PAPER,
     Figure,
     band,
     beside,
@@ -34,10 +32,9 @@ def risk_coverage(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -
     lines = lines_of(rows, "risk_coverage", "coverage")
     with theme():
         fig, ax = canvas(3.6)
-        for (name, line), colour, marker in zip(lines, COLOURS * 2, MARKERS + MARKERS[1:] + MARKERS[:1], strict=False):
-            few = marker if len(line) <= 25 else ""
-            ax.plot(line["coverage"], line["risk"], color=colour, marker=few, markeredgecolor=PAPER, label=name)
-            band(ax, line, "coverage", "low", "high", colour)
+        for _, line, style in lines:
+            ax.plot(line["coverage"], line["risk"], **style | ({"marker": ""} if len(line) > 25 else {}))
+            band(ax, line, "coverage", "low", "high", style["color"])
         ax.set(xlabel="coverage: share of questions answered", ylabel="risk: share of answers without a hit")
         ax.set(xlim=(0, 1.02), ylim=(0, max(0.05, 1.08 * rows[["risk", *{"high"} & set(rows.columns)]].max(axis=None))))
         percent(ax.xaxis)
@@ -45,7 +42,7 @@ def risk_coverage(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -
         ax.grid(True)
         if len(lines) > 1:
             legend(fig, ax)
-    said = "; ".join(f"{name or 'risk'} {_risk_text(line)}" for name, line in lines)
+    said = "; ".join(f"{name or 'risk'} {_risk_text(line)}" for name, line, _ in lines)
     return Figure(fig, alt=alt or f"Risk against coverage. {said}.", caption=caption)
 
 

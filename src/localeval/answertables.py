@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from localeval import stats
-from localeval.figures import interval
+from localeval.figures import interval, minus
 from localeval.report import publish
 from localeval.views import span
+
+
+def one(rows: pd.DataFrame, column: str, value: object) -> pd.DataFrame:
+    """The rows with one value in a column."""
+    return rows[rows[column] == value]
 
 
 def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
@@ -18,14 +23,33 @@ def best_per_base(useful: pd.DataFrame) -> pd.DataFrame:
 
 
 def abstention(useful: pd.DataFrame) -> pd.DataFrame:
-    """The table of `abstention.abstention` with intervals in one cell each."""
-    frame = useful[["system", "signal"]].copy()
-    for name, title in (("aurc", "AURC"), ("augrc", "AUGRC"), ("auroc", "AUROC"), ("gained", "gained")):
+    """What the signals of `abstention.abstention` are worth: the share gained and AUROC, with intervals, and the counts behind them."""
+    frame = useful[["system"]].assign(signal=useful["signal"].str.replace("_", " "))
+    frame["right of all"] = _share(useful["correct"], useful["n"])
+    for name, title in (("gained", "gained"), ("auroc", "AUROC")):
         frame[title] = interval(useful[name], useful[f"{name}_low"], useful[f"{name}_high"])
+    return frame
+
+
+def areas(useful: pd.DataFrame) -> pd.DataFrame:
+    """The areas of `abstention.abstention` with intervals, each beside those of random order and of an oracle."""
+    frame = useful[["system"]].assign(signal=useful["signal"].str.replace("_", " "))
     for name in ("aurc", "augrc"):
-        ends = zip(useful[f"{name}_random"], useful[f"{name}_oracle"], strict=True)
-        frame[f"{name.upper()} random, oracle"] = [f"{random:.2f}, {oracle:.2f}" for random, oracle in ends]
-    return frame.assign(correct=useful["correct"], n=useful["n"], signal=frame["signal"].str.replace("_", " "))
+        frame[name.upper()] = interval(useful[name], useful[f"{name}_low"], useful[f"{name}_high"])
+        ends = zip(useful[f"{name}_oracle"], useful[f"{name}_random"], strict=True)
+        frame[f"oracle to random, {name.upper()}"] = [f"{oracle:.2f} to {random:.2f}" for oracle, random in ends]
+    return frame
+
+
+DIGITS = {"spread": 8}  # of a threshold; nearly equal shares differ late
+
+
+def _thresholds(rows: pd.DataFrame) -> list[str | None]:
+    """Thresholds with as many digits as their signal needs to tell one from the next."""
+    return [
+        None if pd.isna(value) else minus(f"{value:.{DIGITS.get(signal, 4)}g}")
+        for signal, value in zip(rows["signal"], rows["threshold"], strict=True)
+    ]
 
 
 def auroc(row: pd.Series) -> str:
@@ -46,14 +70,19 @@ def auroc_best(useful: pd.DataFrame) -> str:
 
 def floors(rows: pd.DataFrame) -> pd.DataFrame:
     """`abstention.selective` to read: what each floor leaves, with the answers behind it."""
-    frame = rows[["system", "signal", "questions"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame = _by_signal(rows)
     frame["floor"] = rows["floor"].map("{:.2f}".format)
-    frame["threshold"] = rows["threshold"]
+    frame["threshold"] = _thresholds(rows)
     frame["answered"] = _of(rows["answered"], rows["state"])
-    frame["coverage"] = rows["coverage"]
+    frame["coverage"] = [None if pd.isna(share) else f"{share:.0%}" for share in rows["coverage"]]
     frame["accuracy"] = interval(rows["accuracy"], rows["low"], rows["high"])
-    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    frame["unanswerable answered"] = _counts(rows["false_answers"], rows["unanswerable"])
     return frame
+
+
+def _by_signal(rows: pd.DataFrame) -> pd.DataFrame:
+    """A column that names a system with its signal."""
+    return pd.DataFrame({"system": rows["system"] + " by " + rows["signal"].str.replace("_", " ")})
 
 
 def _of(counts: pd.Series, states: pd.Series) -> list[str]:
@@ -64,24 +93,31 @@ def _of(counts: pd.Series, states: pd.Series) -> list[str]:
     ]
 
 
-def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
-    """ "3 of 32 (9.4%)"; nothing where the count is not defined, "none asked" where there was nothing to count."""
+def _counts(counts: pd.Series, totals: pd.Series, share: str = "") -> list[str | None]:
+    """ "3 of 32"; nothing where the count is not defined, "none asked" where there was nothing to count. share: how it is added."""
     return [
-        "none asked" if not total else None if pd.isna(count) else f"{count:.0f} of {total:.0f} ({count / total:.1%})"
+        "none asked"
+        if not total
+        else None
+        if pd.isna(count)
+        else f"{count:.0f} of {total:.0f}{share.format(count / total)}"
         for count, total in zip(counts, totals, strict=True)
     ]
 
 
+def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
+    """ "3 of 32 (9.4%)", else as `_counts`."""
+    return _counts(counts, totals, " ({:.1%})")
+
+
 def certified(rows: pd.DataFrame) -> pd.DataFrame:
-    """`abstention.certified` to read: a row a system, kind of risk and fold."""
-    frame = rows[["system", "signal", "risk"]].assign(signal=rows["signal"].str.replace("_", " "))
-    frame["chosen on"] = [
-        f"fold {fold}, {n} questions" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)
-    ]
-    frame["threshold"] = rows["threshold"]
-    frame["answered elsewhere"] = _share(rows["answered"], rows["held_out"])
+    """`abstention.certified` of one kind of risk to read: a row a system and fold."""
+    frame = _by_signal(rows)
+    frame["chosen on"] = [f"fold {fold}: {n}" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)]
+    frame["threshold"] = _thresholds(rows)
+    frame["answered elsewhere"] = _counts(rows["answered"], rows["held_out"])
     frame["observed risk"] = interval(rows["observed"], rows["low"], rows["high"])
-    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    frame["unanswerable answered"] = _counts(rows["false_answers"], rows["unanswerable"])
     return frame.assign(holds=rows["holds"])
 
 
@@ -89,11 +125,11 @@ def fusion_rows(useful: pd.DataFrame, few: pd.DataFrame) -> pd.DataFrame:
     """Fusion rules as rows to read: `abstention.abstention` beside `abstention.at_coverage`."""
     whole = useful.merge(few, on=["system", "signal"], suffixes=("", "_few"))
     frame = pd.DataFrame({"fusion": whole["system"], "signal": whole["signal"].str.replace("_", " ")})
-    frame["right of all"] = _share(whole["correct"], whole["n"])
+    frame["right of all"] = _counts(whole["correct"], whole["n"])
     frame["gained"] = interval(whole["gained"], whole["gained_low"], whole["gained_high"])
     frame["AUROC"] = interval(whole["auroc"], whole["auroc_low"], whole["auroc_high"])
-    frame["right of the most certain"] = _share(whole["correct_few"], whole["answered"])
-    frame["accuracy there"] = interval(whole["accuracy"], whole["low"], whole["high"])
+    frame["right of the most certain"] = _counts(whole["correct_few"], whole["answered"])
+    frame["share of them"] = interval(whole["accuracy"], whole["low"], whole["high"])
     return frame
 
 
@@ -127,21 +163,122 @@ def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
 
 
 def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
-    """`groundedness.rates` to read, each with its denominator."""
-    frame = rates[["generator", "judge", "origin", "population"]].copy()
-    frame["rate"] = rates["rate"].str.replace("_", " ")
-    frame["value"] = interval(rates["value"], rates["low"], rates["high"])
-    frame["count"] = [f"{count} of {n}" for count, n in zip(rates["count"], rates["n"], strict=True)]
-    return frame.assign(over=rates["over"])
-
-
-def judge_errors(rows: pd.DataFrame) -> pd.DataFrame:
-    """`handcheck.confusion` to read."""
-    frame = rows[["verdict", "both yes", "judge yes", "person yes", "both no", "n", "agreement"]]
-    frame = frame.rename(columns={"judge yes": "only judge yes", "person yes": "only person yes"})
-    return frame.assign(
-        kappa=interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"]), **{"base rate": rows["base rate"]}
+    """`groundedness.rates` of one judge to read: a row a rate with its denominator, a column a generator."""
+    shown = interval(rates["value"], rates["low"], rates["high"])
+    cells = [
+        f"{text} ({count} of {n})" if n else None
+        for text, count, n in zip(shown, rates["count"], rates["n"], strict=True)
+    ]
+    rates = rates.assign(over=rates["population"] + ", " + rates["over"])
+    keys = ["origin", "rate", "over"]
+    wide = rates[[*keys, "generator"]].assign(cell=cells).pivot(index=keys, columns="generator", values="cell")
+    order = pd.MultiIndex.from_frame(rates[keys].drop_duplicates())
+    wide = (
+        wide.reindex(index=order, columns=list(dict.fromkeys(rates["generator"])))
+        .reset_index()
+        .rename_axis(columns=None)
     )
+    return wide.assign(rate=wide["rate"].str.replace("_", " "), over=wide.pop("over"))
+
+
+def ended(states: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.states` of one judge to read."""
+    return states.drop(columns="judge").rename(columns=lambda name: name.replace("_", " "))
+
+
+def stages(left: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.waterfall` of one generator to read: a row a stage, a column an origin and group."""
+    names = [f"{row['origin']}, {str(row['group']).replace('_', ' ')}" for row in left.to_dict("records")]
+    counts = left.drop(columns=["generator", "origin", "group"]).set_axis(names).T
+    return counts.rename_axis("stage").reset_index()
+
+
+def others_sentence(rates: pd.DataFrame, first: str, origin: str) -> str:
+    """What generators beside the first one do, and how often they decline; empty where there are none."""
+    said = []
+    for name, own in rates.groupby("generator", sort=False):
+        if name != first:
+            counts = own.set_index("rate")["count"]
+            declined = [counts[kind] for kind in counts.index if kind.startswith("abstained")]
+            asked = sum(declined) + sum(counts[kind] for kind in counts.index if kind.startswith("answered"))
+            said.append(
+                f"{name} declines {sum(declined)} of {asked} {origin} questions. {groundedness_sentence(own, origin)}"
+            )
+    return " ".join(said)
+
+
+def refusals(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.refusals` to read."""
+    frame = rows[["language"]].assign(**{"refusals found": _share(rows["found"], rows["declines"])})
+    return frame.assign(**{"answers taken for refusals": _share(rows["wrong"], rows["answers"])})
+
+
+def family_sentence(who: pd.DataFrame) -> str:
+    """A warning where a judge is of the generator's family, with both names; else nothing."""
+    pairs = [f"{row['judge']} judges {row['generator']}" for row in who[who["same family"] == "yes"].to_dict("records")]
+    return f"Warning: {'; '.join(pairs)}, a model of its own family, which judges tend to prefer." if pairs else ""
+
+
+def judge_errors(rows: pd.DataFrame, untold: Mapping[str, str]) -> pd.DataFrame:
+    """`handcheck.confusion` to read; a judge that could not run has its state. untold: name -> what it would take."""
+    names = {
+        "both yes": "both yes",
+        "judge yes": "judge only",
+        "label yes": "label only",
+        "both no": "both no",
+        "no verdict": "no verdict",
+    }
+    frame = rows[["judge", "verdict"]].assign(**{title: rows[name].astype("Int64") for name, title in names.items()})
+    frame["agree"] = _counts(rows["both yes"] + rows["both no"], rows["n"])
+    frame["kappa"] = interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"])
+    whole = frame.reindex(range(len(frame) + len(untold)))
+    whole.loc[len(frame) :, "judge"] = [f"{name}: not run" for name in untold]
+    return whole
+
+
+def judge_sentence(rows: pd.DataFrame) -> str:
+    """How every judge agrees with the labels on what an answer answers, in one sentence; empty without labels."""
+    parts = []
+    for row in rows[rows["verdict"] == "answers"].to_dict("records"):
+        asked = row["n"] + row["no verdict"]
+        if asked:
+            kappa = (
+                "not defined" if pd.isna(row["kappa"]) else interval(row["kappa"], row["kappa_low"], row["kappa_high"])
+            )
+            given = f"gives a verdict on {row['n']} of {asked}"
+            agreed = (
+                f", of which {row['both yes'] + row['both no']} agree with the label (kappa {kappa})"
+                if row["n"]
+                else ""
+            )
+            parts.append(f"{row['judge']} {given}{agreed}")
+    return f"Asked whether a labelled answer answers its question: {'; '.join(parts)}." if parts else ""
+
+
+def consistency(rows: pd.DataFrame) -> pd.DataFrame:
+    """`generation.consistency` to read: a row a judge and way."""
+    told = [
+        f"{same:.0f} of {n:.0f} [{low:.2f}, {high:.2f}]"
+        for same, n, low, high in rows[["same", "compared", "low", "high"]].to_numpy(float)
+    ]
+    same = pd.Series(told, rows.index, dtype=object)
+    same = same.mask(rows["compared"] == 0, "no second verdict").mask(rows["status"] != "ok", rows["status"])
+    frame = rows[["judge", "way"]].assign(**{"same verdict": same})
+    return frame.assign(**{"no second verdict": rows["alone"].astype("Int64"), "not the same": rows["changed"]})
+
+
+def spent(tallies: Mapping[str, Mapping]) -> pd.DataFrame:
+    """What each model took, over all replies that this page rests on, whenever they were made. tallies: of `generation.spent`."""
+    counted = lambda one: (
+        (None, None) if one["uncounted"] == one["replies"] else (one["prompt_tokens"], one["completion_tokens"])
+    )
+    return pd.DataFrame(
+        [
+            (name, one["replies"], one["uncounted"], *counted(one), one["cut"], one["seconds"] / one["replies"])
+            for name, one in tallies.items() if one["replies"]
+        ],
+        columns=["model", "replies", "without a count", "tokens read", "tokens written", "prompts cut to fit", "seconds a reply"],
+    )  # fmt: skip
 
 
 def corrected(rows: pd.DataFrame) -> pd.DataFrame:
@@ -171,17 +308,18 @@ def corrected_sentence(rows: pd.DataFrame) -> str:
     if pd.isna(row["powered"]):
         return "No answer of it was labelled by hand, so the judge's errors are not known."
     return (
-        f"Corrected by {row['labels']} labels that a person gave, {row['powered']:.0%} of its answers to retrieved questions are right "
+        f"Corrected by {row['labels']} hand labels, {row['powered']:.0%} of its answers to retrieved questions are right "
         f"({row['powered_low']:.0%} to {row['powered_high']:.0%}); as judged, {row['as judged']:.0%}."
     )
 
 
 def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
-    """How many labels there are and how many speak of answers that are no longer given."""
+    """How many labels there are, who gave them, and how many speak of answers that are no longer given."""
     given = int(labels[["supported", "answers_question"]].notna().any(axis=1).sum()) if len(labels) else 0
     if not given:
         return "Nobody has labelled these answers yet: rates stand as judged, and the errors in them are not known."
-    return f"{given} answers are labelled" + (
+    by = " and ".join(sorted(set(labels["by"]) - {""}))
+    return f"{given} answers are labelled by hand{f' (by the {by})' if by else ''}" + (
         f"; {stale} of these labels speak of answers that are no longer given." if stale else "."
     )
 

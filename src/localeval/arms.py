@@ -166,7 +166,8 @@ def sentence(outcome: Outcome) -> str:
     if twin.empty:
         return "No engine was run twice here."
     values = int(twin["n"].sum())
-    told = f"Of {values:,} values of the duplicate {int(twin['differing'].sum()):,} differ from those of the engine."
+    differing = int(twin["differing"].sum())
+    told = f"Of {values:,} values of the duplicate {f'{differing:,}' if differing else 'none'} differ from those of the engine."
     times = outcome.latency[outcome.latency["phase"] == "total"].set_index("system")["mean_ms"]
     name = twin["system"].iloc[0]
     if not {name, outcome.base} <= set(times.index):

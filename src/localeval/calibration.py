@@ -16,7 +16,7 @@ import pandas as pd
 
 from localeval import quality, stats
 from localeval.corpus import Reading, Signals
-from localeval.figures import interval, minus
+from localeval.figures import heading, interval, minus
 from localeval.quality import CLASSES, DEFAULTS, FEATURES, SIGNALS, Thresholds
 from localeval.records import BadInput, near
 
@@ -563,7 +563,7 @@ def coverage(
     """How many pages and documents there are, how many have a label, and how many labels have no row; counts by label."""
     rows = []
     for unit, every, known in (("pages", pages, labelled_pages), ("documents", documents, labelled_documents)):
-        counts = ", ".join(f"{name} {count:,}" for name, count in known["label"].value_counts().items())
+        counts = ", ".join(f"{heading(name)} {count:,}" for name, count in known["label"].value_counts().items())
         rows.append((unit, len(every), len(known), len(known.attrs["absent"]), counts))
     return pd.DataFrame(rows, columns=["unit", "in_the_study", "labelled", "labels_without_a_row", "labels"])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from localeval.figures import interval, minus
+from localeval.figures import heading, interval, minus
 from localeval.report import publish
 from localeval.views import p_text, slug, span
 
@@ -52,17 +52,24 @@ def level_rows(points: Sequence[pd.DataFrame], changes: pd.DataFrame, metrics: S
     return whole.assign(n=points[0]["n"].to_numpy())
 
 
+SLOPE = "for ten points of word F1, all engines"
+
+
 def tolerance(changes: pd.DataFrame, slopes: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """A row a system: the difference to the source at every engine and level, and the slope. As `damage.deltas`, `damage.slopes`."""
-    own = changes[changes["metric"] == metric]
-    text = interval(own["delta"], own["low"], own["high"], "+.2f")
-    places = own["engine"] + ", " + own["level"]
-    wide = own.assign(text=text, place=places).pivot(index="base", columns="place", values="text")
-    wide = wide.reindex(columns=list(dict.fromkeys(places)))
-    slope = interval(slopes["slope"], slopes["low"], slopes["high"], "+.3f").set_axis(slopes["system"])
-    shown = slopes.set_index("system")[["n"]].assign(**{"for ten points of word F1": slope})
-    order = [name for name in slopes["system"] if name in wide.index]
-    return shown.loc[order, ["for ten points of word F1", "n"]].join(wide).rename_axis("system").reset_index()
+    """A row a system and engine: n, the slope over all twins, the difference to the source at every level.
+
+    changes: of `damage.deltas`. slopes: of `damage.slopes`.
+    """
+    own = changes[changes["metric"] == metric].rename(columns={"base": "name"})
+    cells = own.assign(text=interval(own["delta"], own["low"], own["high"], "+.2f"))
+    wide = cells.pivot(index=["name", "engine"], columns="level", values="text")
+    wide = wide.reindex(
+        index=pd.MultiIndex.from_frame(own[["name", "engine"]].drop_duplicates()), columns=own["level"].unique()
+    )
+    whole = wide.rename_axis(columns=None).reset_index().rename(columns={"name": "system"})
+    slope = interval(slopes["slope"], slopes["low"], slopes["high"], "+.3f")
+    shown = slopes[["system", "n"]].assign(**{SLOPE: slope}).merge(whole, on="system")
+    return shown[["system", "engine", "n", SLOPE, *wide.columns]]
 
 
 def stages_lost(rows: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +146,8 @@ def class_sentence(groups: dict[str, str], has_twins: bool) -> str:
         else "These documents have no twins, so this is a comparison of different questions on different pages, and not causal: "
     )
     if len(names) == 1:
-        return f"{cause}here the evidence of every question stands on pages of one class, {names[0]}, so there is nothing to compare."
+        only = f"here the evidence of every question stands on pages of one class, {heading(names[0])}"
+        return f"{cause}{only}, so there is nothing to compare."
     return f"{cause}pages of different classes differ in what stands on them, and in what is asked of it."
 
 

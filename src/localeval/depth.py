@@ -294,7 +294,11 @@ def adaptive(
             fixed[held] = max(within, key=lambda depth: (round(float(table[depth].iloc[seen].mean()), 12), -depth))
             policy = choose(table.iloc[seen], signals.iloc[seen], cost, budget, tried)
             free[held] = policy.depths(signals.iloc[held]) if policy else fixed[held]
-            words.append(f"{policy.signal}: {policy.shallow} or {policy.deep}" if policy else "none within the budget")
+            words.append(
+                f"{policy.signal.replace('_', ' ')}: {policy.shallow} or {policy.deep}"
+                if policy
+                else "none within the budget"
+            )
         sides = [dict(zip(table.index, _at(table, depths), strict=True)) for depths in (fixed, free)]
         got = stats.compare(*sides, metric="", rule="", names=("fixed", "adaptive"), seed=seed)
         rows.append(

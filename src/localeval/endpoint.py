@@ -1,23 +1,27 @@
 """A language model behind an OpenAI-compatible address, on this machine or elsewhere. Nothing is asked unless the parameters name it.
 
 No redirects are followed and no proxy settings are read, so that the key goes to the named host and to no other. The key comes from the
-environment; it is in no request that is kept, no error and no log, and is taken out of what a server sends back.
+environment; it is in no request that is kept, no error and no log, and is taken out of what a server sends back, also where the
+server turned it round or encoded it.
 """
 
 from __future__ import annotations
 
+import base64
 import email.utils
 import http.client
 import json
 import math
 import os
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
+from functools import cached_property
+from urllib.parse import SplitResult, quote, urlsplit
 
 from localeval.records import BadInput
-from localeval.replies import Replies
+from localeval.replies import TEMPERATURE, Replies, Tally
 
 LONGEST_WAIT = 300.0  # seconds that a server's retry-after can ask for
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -75,17 +79,20 @@ def _parts(address: str) -> SplitResult | None:
         return None
 
 
-@dataclass
-class Tally:
-    """What was used: requests sent, replies taken from the store, attempts beyond the first, tokens as the server counts them (0 where
-    it does not), seconds waited for."""
-
-    sent: int = 0
-    kept: int = 0
-    again: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
+def forms(key: str) -> Iterator[str]:
+    """What a key looks like when it was sent back whole or by halves, as it is or reversed, plain, for a URL, in hexadecimal digits, or
+    in base64 at any place of a longer text. Nothing shorter than SECRET."""
+    middle = len(key) // 2
+    for part in (key, key[:middle], key[middle:]):
+        for text in (part, part[::-1]):
+            data = text.encode()
+            plain = (text, quote(text, safe=""), "".join(f"%{byte:02x}" for byte in data), data.hex())
+            yield from (form for form in plain if len(text) >= SECRET)
+            for before in range(3):
+                code = base64.b64encode(bytes(before) + data).decode()[
+                    -(-before * 8 // 6) : (before + len(data)) * 8 // 6
+                ]
+                yield from (form for form in (code, code.replace("+", "-").replace("/", "_")) if len(text) >= SECRET)
 
 
 @dataclass
@@ -127,15 +134,15 @@ class Endpoint:
         sent = {
             "model": self.address.model,
             "messages": list(messages),
-            "temperature": 0,
+            "temperature": TEMPERATURE,
             "max_tokens": self.address.max_tokens,
         }
         request = {"endpoint": self.address.base_url, "attempt": attempt, "repeat": repeat, **sent}
         reply, kept = self.replies.get(request, lambda: self._ask(sent))
-        self.tally.kept += kept
-        return reply["text"]
+        return self.tally.take(reply, kept)
 
     def _ask(self, sent: dict) -> dict:
+        start = self.clock()
         problem = NoReply("failed", "not asked")
         for number in range(self.address.retries + 1):
             self.tally.again += number > 0
@@ -148,7 +155,7 @@ class Endpoint:
                 problem, wait = NoReply("failed", type(error).__name__), 2.0**number
             else:
                 if status == 200:
-                    return self._read(body)
+                    return self._read(body) | {"seconds": self.clock() - start}
                 self._check_usable(status)
                 problem = NoReply("failed", f"HTTP {status}")
                 if status not in AGAIN:
@@ -163,7 +170,7 @@ class Endpoint:
 
         if (
             isinstance(error, ConnectionRefusedError | socket.gaierror)
-            and not self.tally.completion_tokens
+            and not self.tally.replies
             and not self.replies.kept
         ):
             raise BadInput(
@@ -204,7 +211,6 @@ class Endpoint:
             return response.status, headers, self._body(response, start)
         finally:
             connection.close()
-            self.tally.seconds += self.clock() - start
 
     def _body(self, response: http.client.HTTPResponse, start: float) -> bytes:
         """All of a body: a server that sends a little now and then runs into the time limit too."""
@@ -218,23 +224,41 @@ class Endpoint:
         return b"".join(parts)
 
     def _read(self, body: bytes) -> dict:
-        """The text of a reply, without the key if the server sent it back. A reply that is none has an empty text: no output."""
+        """The text of a reply and what it took, without the key if the server sent it back. Null is an empty text: no output."""
         try:
             reply = json.loads(body)
-            text = reply["choices"][0]["message"]["content"] or ""
+            text = _text(reply["choices"][0]["message"]["content"])
         except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             raise NoReply("failed", "the reply is not that of a chat completion") from None
-        used = reply.get("usage")
-        used = used if isinstance(used, dict) else {}
-        for name in ("prompt_tokens", "completion_tokens"):
-            count = used.get(name)
-            setattr(self.tally, name, getattr(self.tally, name) + (count if isinstance(count, int) else 0))
-        return {"text": self._without_key(str(text)), "model": self._without_key(str(reply.get("model", "")))}
+        model = self._without_key(str(reply.get("model", "")))
+        return {"text": self._without_key(text), "model": model, "usage": _counts(reply.get("usage"))}
 
     @property
     def _key(self) -> str:
         return self.environment[self.address.key_variable].strip()
 
+    @cached_property
+    def _secret(self) -> re.Pattern | None:
+        """Whatever shows the key."""
+        if not self.address.key_variable or len(self._key) < SECRET:
+            return None
+        return re.compile("|".join(map(re.escape, sorted(set(forms(self._key)), key=len, reverse=True))), re.I)
+
     def _without_key(self, text: str) -> str:
-        secret = self.address.key_variable and len(self._key) >= SECRET
-        return text.replace(self._key, HIDDEN) if secret else text
+        return self._secret.sub(HIDDEN, text) if self._secret else text
+
+
+def _text(content: object) -> str:
+    """The content of a message: a text, a list of parts with texts, or null. Anything else is a ValueError."""
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content)
+    if not isinstance(content, str | None):
+        raise ValueError
+    return (content or "").encode("utf-8", "replace").decode()
+
+
+def _counts(used: object) -> dict[str, int]:
+    """Tokens as the server counts them; what is no count is left out."""
+    named = used if isinstance(used, dict) else {}
+    counts = {name: named.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    return {name: count for name, count in counts.items() if type(count) is int and count >= 0}

@@ -26,6 +26,7 @@ DASH = "—"
 INK, MUTED, GRID, PAPER = "#0a0b0c", "#5a5b5c", "#dadbdc", "#fdfeff"
 COLOURS = ("#0072b2", "#bf5000", "#00805a", "#a8558a", "#8f6400")
 MARKERS = ("o", "s", "D", "^", "v")
+FILLS = ("full", "none", "left", "right")  # of marks, once every colour was used
 VARIABLES = {
     INK: "--pst-color-text-base",
     MUTED: "--pst-color-text-muted",
@@ -402,9 +403,9 @@ def quality_vs_latency(
 ) -> Figure:
     """What quality costs in time: mean latency on a log axis against mean quality, one point a system.
 
-    rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. engine: a column that gives the colour. chunker: one that gives the
-    shape. depth: one whose values are written at both ends of a line that then joins the points. The horizontal bar runs from
-    P50 to P95; the mean may lie outside it. budget_ms: where to draw the latency budget.
+    rows: system, mean, low, high, mean_ms, p50_ms, p95_ms. engine: a column that gives the colour, past five the filling too.
+    chunker: one that gives the shape. depth: one whose values are written at both ends of a line that then joins the points. The
+    horizontal bar runs from P50 to P95; the mean may lie outside it. budget_ms: where to draw the latency budget.
     """
     rows = rows_for(rows, "quality_vs_latency", "system mean low high mean_ms p50_ms p95_ms", metric=metric)
     require_once(rows, "quality_vs_latency", ["system", "depth"] if "depth" in rows else ["system"])
@@ -412,16 +413,17 @@ def quality_vs_latency(
     if rows.empty or (rows[["mean_ms", "p50_ms"]] <= 0).any(axis=None):
         raise BadInput("quality_vs_latency: needs systems with a quality and a latency above 0 ms")
     groups = [name for name in ("engine", "chunker") if name in rows.columns] or ["system"]
-    colour = dict(zip(rows[groups[0]].unique(), itertools.cycle(COLOURS)))
+    colour = dict(zip(rows[groups[0]].unique(), itertools.product(FILLS, COLOURS), strict=False))
     shape = dict(zip(rows[groups[-1]].unique(), itertools.cycle(MARKERS)))
     noted: list[tuple[dict, str]] = []
     with theme():
         fig, ax = canvas(4.2)
         for key, part in rows.groupby(groups, sort=False):
-            own, marker = colour[key[0]], shape[key[-1]]
+            (fill, own), marker = colour[key[0]], shape[key[-1]]
             ax.hlines(part["mean"], part["p50_ms"], part["p95_ms"], color=own, linewidth=1.4, alpha=0.7)
             ax.vlines(part["mean_ms"], part["low"], part["high"], color=own, linewidth=1, alpha=0.7)
-            style = {"color": own, "marker": marker, "markeredgecolor": PAPER, "label": ", ".join(key)}
+            style = {"color": own, "marker": marker, "fillstyle": fill, "label": ", ".join(key)}
+            style |= {"markeredgecolor": PAPER} if fill == "full" else {"markerfacecoloralt": PAPER}
             ax.plot(part["mean_ms"], part["mean"], linestyle="-" if "depth" in part else "", linewidth=1, **style)
             noted += (
                 [(row, own) for row in part.to_dict("records")[:: max(1, len(part) - 1)]] if "depth" in part else []
@@ -504,14 +506,22 @@ def percent(axis) -> None:
     axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def lines_of(rows: pd.DataFrame, plot: str, x: str) -> list[tuple[str, pd.DataFrame]]:
-    """One `(name, rows)` a system, in order of x; a frame without systems is one unnamed line."""
+def lines_of(rows: pd.DataFrame, plot: str, x: str) -> list[tuple[str, pd.DataFrame, dict]]:
+    """One `(name, rows, style)` a system, rows in order of x; a frame without systems is one unnamed line. No two styles are the same."""
     named = "system" in rows.columns
     require_once(rows, plot, ["system", x] if named else [x])
     lines = list(rows.groupby("system", sort=False)) if named else [("", rows)]
     if len(lines) > 2 * len(COLOURS):
         raise BadInput(f"{plot}: {len(lines)} systems; it shows up to {2 * len(COLOURS)}, filter the frame first")
-    return [(name, line.sort_values(x, kind="stable")) for name, line in lines]
+    looks = zip(COLOURS * 2, MARKERS + MARKERS[1:] + MARKERS[:1], strict=True)
+    return [
+        (
+            name,
+            line.sort_values(x, kind="stable"),
+            {"color": colour, "marker": marker, "markeredgecolor": PAPER, "label": name},
+        )
+        for (name, line), (colour, marker) in zip(lines, looks, strict=False)
+    ]
 
 
 def band(ax, line: pd.DataFrame, x: str, low: str, high: str, colour: str) -> None:

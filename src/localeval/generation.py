@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from localeval import answering, gguf, groundedness, stats, strata
+from localeval import answering, gguf, groundedness, prompts, stats, strata
 from localeval.corpus import Corpus
 from localeval.endpoint import Address, Endpoint
 from localeval.records import BadInput, Graded, Query, fill, near
@@ -16,12 +17,13 @@ from localeval.replies import Replies
 from localeval.tables import write_jsonl
 
 GENERATORS = ("extractive", "gguf", "endpoint")
-JUDGES = ("checker", "endpoint")
+JUDGES = ("checker", "endpoint", "gguf")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """folder: where replies are kept. endpoints: "generator" and "judge" -> fields of `Address`. gguf: a file below root, or empty."""
+    """folder: where replies are kept. endpoints: "generator" and "judge" -> fields of `Address`. gguf: a file below root, or empty.
+    prompts: of `prompts.chosen`."""
 
     folder: Path
     root: Path
@@ -30,6 +32,7 @@ class Setting:
     language: str
     sentinel: str
     seed: int
+    prompts: Mapping[str, str]
     say: Callable[[str], None] = field(default=lambda text: None)
 
     def __post_init__(self):
@@ -54,32 +57,37 @@ class Setting:
         self.say(f"{role}: {address.model} at {address.base_url}")
         return Endpoint(address, Replies(self.folder / "endpoint.jsonl"))
 
+    @cached_property
+    def local(self) -> tuple[gguf.LocalModel | None, str]:
+        """The model in a GGUF file, made once for all its parts; or none, and what it would take."""
+        path = self.root / self.gguf if self.gguf else None
+        missing = gguf.missing(path)
+        if missing:
+            return None, missing
+        path = gguf.locate(path, self.folder)
+        broken = gguf.trouble(path)
+        return (None, broken) if broken else (gguf.LocalModel(path, Replies(self.folder / "gguf.jsonl")), "")
+
 
 @dataclass(frozen=True)
 class Made:
-    """Generators that can run, by name; states of those that cannot (status and reason); thresholds of the extractive one; endpoints
-    that were asked."""
+    """Generators that can run, by name; states of those that cannot (status and reason); thresholds of the extractive one."""
 
     ready: dict[str, groundedness.Generator]
     states: dict[str, tuple[str, str]]
     thresholds: pd.DataFrame
-    endpoints: list[Endpoint]
 
     @property
     def first(self) -> str:
         """The name of the generator that the headline speaks of."""
         return next(iter(self.ready.values())).name
 
-    def tally(self) -> dict[str, dict]:
-        """What was used of each model."""
-        return {endpoint.name: asdict(endpoint.tally) for endpoint in self.endpoints}
-
 
 def generators(
     names: Sequence[str], cases: Sequence[groundedness.Case], chunks: Sequence[str], setting: Setting
 ) -> Made:
     """The named generators. chunks: the texts of all chunks, for the rarity of words. None that can run is an error."""
-    ready, states, endpoints = {}, {}, []
+    ready, states = {}, {}
     thresholds = pd.DataFrame(columns=["origin", "half", "threshold", "questions", "good"])
     for name in names:
         if name not in GENERATORS:
@@ -89,32 +97,60 @@ def generators(
             checker = answering.Checker(setting.language)
             ready[name], thresholds = groundedness.sentence_generator(cases, best, checker, setting.seed)
         elif name == "endpoint":
-            endpoints.append(setting.endpoint("generator"))
-            ready[name] = groundedness.EndpointGenerator(endpoints[-1], setting.language, setting.sentinel)
+            endpoint = setting.endpoint("generator")
+            ready[name] = groundedness.EndpointGenerator(endpoint, setting.prompts, setting.sentinel)
         else:
-            model, missing = _local(setting)
+            model, missing = setting.local
             states |= {name: ("not_run", missing)} if missing else {}
-            ready |= {name: groundedness.LocalGenerator(model, setting.sentinel)} if model else {}
+            shown = prompts.led_on(setting.language)
+            ready |= {name: groundedness.LocalGenerator(model, shown, setting.sentinel)} if model else {}
     if not ready:
         raise BadInput(f"generators: none of {', '.join(names) or 'none'} can run here; 'extractive' needs nothing")
-    return Made(ready, states, thresholds, endpoints)
-
-
-def _local(setting: Setting) -> tuple[gguf.LocalModel | None, str]:
-    path = setting.root / setting.gguf if setting.gguf else None
-    missing = gguf.missing(path)
-    if missing:
-        return None, missing
-    return gguf.LocalModel(gguf.locate(path, setting.folder), Replies(setting.folder / "gguf.jsonl")), ""
+    return Made(ready, states, thresholds)
 
 
 def judge(name: str, setting: Setting) -> groundedness.Judge:
-    """The judge by name."""
+    """The judge by name. One that cannot run here is an error."""
     if name not in JUDGES:
         raise BadInput(f"judge: unknown {name!r}{near(name, JUDGES)}; known: {', '.join(JUDGES)}")
     if name == "checker":
         return groundedness.RuleJudge(answering.Checker(setting.language))
-    return groundedness.EndpointJudge(setting.endpoint("judge"), setting.language)
+    if name == "endpoint":
+        return groundedness.EndpointJudge(setting.endpoint("judge"), setting.prompts)
+    model, missing = setting.local
+    if model is None:
+        raise BadInput(f"judge: gguf cannot run here: {missing}")
+    return groundedness.LocalJudge(model, prompts.led_on(setting.language), setting.prompts["nothing"])
+
+
+def panel(
+    names: Sequence[str], setting: Setting
+) -> tuple[groundedness.Judge, list[groundedness.Judge], dict[str, str]]:
+    """The judge, which must be able to run; further judges; and of those that cannot run here what it would take."""
+    if not names:
+        raise BadInput(f"judges: none is named; known: {', '.join(JUDGES)}; 'checker' needs nothing")
+    first = judge(names[0], setting)
+    untold = {name: setting.local[1] for name in names[1:] if name == "gguf" and setting.local[0] is None}
+    return first, [judge(name, setting) for name in names[1:] if name not in untold], untold
+
+
+def labelled(whole: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `handcheck.matched` that have a label."""
+    return whole[whole[["human_supported", "human_answers"]].notna().any(axis=1)]
+
+
+def opinions(
+    whole: pd.DataFrame, cases: Sequence[groundedness.Case], further: Sequence[groundedness.Judge]
+) -> pd.DataFrame:
+    """`handcheck.matched` rows that have a label, as they were judged and as further judges judge them."""
+    seen = labelled(whole)
+    return pd.concat([seen, *(groundedness.judged_anew(cases, seen, one) for one in further)], ignore_index=True)
+
+
+def spent(made: Made, judges: Sequence[groundedness.Judge]) -> dict[str, dict]:
+    """What was used of each model, by its name. Rules use none."""
+    models = [one.model for one in (*made.ready.values(), *judges) if hasattr(one, "model")]
+    return {model.name: asdict(model.tally) for model in models}
 
 
 def answered(cases: Sequence[groundedness.Case], made: Made, judge: groundedness.Judge, path: Path) -> pd.DataFrame:
@@ -172,11 +208,27 @@ def question_classes(queries: Sequence[Query], corpus: Corpus) -> dict[str, str]
     return strata.question_classes(queries, corpus, strata.page_classes(corpus), "class")
 
 
-def consistency(again: pd.DataFrame, judge: str) -> pd.DataFrame:
-    """One row: how many answers got the same verdict each time, and which did not."""
-    n, same = len(again), int(again["agree"].sum())
-    low, high = stats.wilson(same, n) if n else (float("nan"),) * 2
-    borderline = ", ".join(again.loc[~again["agree"].astype(bool), "query_id"]) or "none"
-    columns = ["judge", "answers", "asked each", "same verdict", "low", "high", "not the same"]
-    row = (judge, n, int(again["asked"].max()) if n else 0, same / n if n else float("nan"), low, high, borderline)
-    return pd.DataFrame([row], columns=columns)
+def consistency(
+    cases: Sequence[groundedness.Case], whole: pd.DataFrame, judges: Sequence[groundedness.Judge], repeats: int, sample: int
+) -> pd.DataFrame:  # fmt: skip
+    """Of `sample` answers, labelled ones where there are any, whether judges say the same when they are asked again, and when the passages
+    stand in reversed order: a row a judge and way.
+
+    Columns: judge, way, status, same, compared (answers with two verdicts or more), low, high (Wilson), alone (answers without a second
+    verdict), changed (ids). A judge to which order cannot matter has the status "not applicable".
+    """
+    found, rows = [], whole if labelled(whole).empty else labelled(whole)
+    for judge in judges:
+        again = groundedness.judge_again(cases, rows, judge, repeats, sample)
+        for way in (groundedness.AGAIN, groundedness.REVERSED):
+            if way == groundedness.REVERSED and not judge.reads_in_order:
+                found.append((judge.name, way, "not applicable", *[float("nan")] * 5, ""))
+                continue
+            own = again[again["way"] == way]
+            told = own[own["same"].notna()]
+            same, n = int(told["same"].sum()), len(told)
+            low, high = stats.wilson(same, n) if n else (float("nan"),) * 2
+            changed = ", ".join(told.loc[~told["same"].astype(bool), "query_id"])
+            found.append((judge.name, way, "ok", same, n, low, high, len(own) - n, changed))
+    columns = ["judge", "way", "status", "same", "compared", "low", "high", "alone", "changed"]
+    return pd.DataFrame(found, columns=columns)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pandas as pd
 
 from localeval import abstention, answering, stats
+from localeval import prompts as texts
 from localeval.endpoint import Endpoint, NoReply
 from localeval.gguf import LocalModel
 from localeval.records import BadInput, Graded, Query
@@ -72,42 +73,25 @@ class Generator(Protocol):
 
 
 class Judge(Protocol):
-    """Says of an answer whether the passages support it and whether it conveys the gold span. repeat: asked anew, for consistency."""
+    """Says of an answer whether the passages support it and whether it conveys the gold span. repeat: asked anew, for consistency.
+    reads_in_order: whether the order of the passages can matter to it."""
 
     name: str
     family: str
+    reads_in_order: bool
 
     def judge(self, case: Case, answer: str, repeat: int = 0) -> Judgement: ...
 
 
-# Prompts, by language; the parameters choose one
-
-PROMPTS = {
-    "en": {
-        "answer": "Answer the question from the numbered passages only, in at most two sentences. Do not guess, add nothing of your own. "
-        "If the passages do not hold the answer, write exactly {sentinel} and nothing else.\n\n{passages}\n\nQuestion: {question}",
-        "judge": "Judge an answer to a question. Passages that it had to rest on:\n\n{passages}\n\nQuestion: {question}\nAnswer: {answer}\n"
-        "What a right answer says: {gold}\n\nsupported: every claim of the answer is stated in the passages; a true claim not there is "
-        "not supported. answers_question: the answer conveys the substance of the right answer. Reply with one JSON object and nothing "
-        'else: {{"supported": true or false, "answers_question": true or false, "reason": "one sentence"}}',
-        "nothing": "(the documents hold no answer)",
-    },
-    "tr": {
-        "answer": "Soruyu yalnızca numaralı pasajlara dayanarak, en çok iki cümleyle yanıtla. Tahmin yürütme, kendinden bir şey ekleme. "
-        "Yanıt pasajlarda yoksa yalnızca {sentinel} yaz.\n\n{passages}\n\nSoru: {question}",
-        "judge": "Bir soruya verilen yanıtı değerlendir. Yanıtın dayanması gereken pasajlar:\n\n{passages}\n\nSoru: {question}\n"
-        "Yanıt: {answer}\nDoğru yanıtın söylediği: {gold}\n\nsupported: yanıttaki her iddia pasajlarda geçiyor; doğru olsa da pasajlarda "
-        "geçmeyen iddia desteklenmiş sayılmaz. answers_question: yanıt, doğru yanıtın özünü veriyor. Yalnızca tek bir JSON nesnesi yaz: "
-        '{{"supported": true ya da false, "answers_question": true ya da false, "reason": "bir cümle"}}',
-        "nothing": "(belgelerde yanıt yok)",
-    },
-}  # fmt: skip
+# What a reply is
 
 # A refusal in words: the sources are said not to hold it, in one short sentence. Wider patterns take answers for refusals.
 _SOURCES = {
     "en": r"(?:the |these |those |this )?(?:given |provided )?(?:passages?|sources?|texts?|documents?|context|excerpts?)",
     "tr": r"(?:verilen )?(?:kaynak|pasaj|metin|belge)\w*",
     "de": r"(?:de[rnms]|die|das|diese\w*)? ?(?:texte?n?|quellen?|abschnitt\w*|passagen?|dokument\w*|unterlagen)",
+    "fr": r"(?:les?|la|ces?|cette|aux?|du|des|l['’])? ?(?:textes?|sources?|passages?|documents?|extraits?|contexte)\b",
+    "es": r"(?:el|los|las?|est[aeo]s?|del) ?(?:textos?|fuentes?|pasajes?|documentos?|fragmentos?|contexto)\b",
 }
 DECLINES = {
     "en": re.compile(
@@ -118,6 +102,14 @@ DECLINES = {
     "tr": re.compile(rf"{_SOURCES['tr']}.{{0,60}}\b(?:yok|bulunm\w+|belirtilm\w+|verilm\w+|geçm[ei]\w+|yer alm\w+)", re.I),
     "de": re.compile(
         rf"\b(?:nichts|kein\w*|nicht)\b.{{0,40}}\b(?:in|im) {_SOURCES['de']}|{_SOURCES['de']}.{{0,40}}\b(?:nicht|kein\w*)\b", re.I
+    ),
+    "fr": re.compile(
+        rf"{_SOURCES['fr']} ne .{{0,30}}\b(?:pas|rien|aucune?)\b|\b(?:pas|rien|aucune?)\b.{{0,40}}\bdans {_SOURCES['fr']}"
+        rf"|\bne (?:figure|se trouve|apparaît) (?:pas|nulle part)\b.{{0,20}}\bdans {_SOURCES['fr']}", re.I
+    ),
+    "es": re.compile(
+        rf"{_SOURCES['es']} no \w+|\bno (?:se )?(?:figura|aparece|está|encuentra|menciona|indica|dice|hay)\b.{{0,40}}\ben {_SOURCES['es']}",
+        re.I,
     ),
 }  # fmt: skip
 SHORT_REFUSAL = 140  # characters; what is longer says something
@@ -154,14 +146,13 @@ def read_verdict(text: str) -> tuple[bool, bool] | None:
     return None
 
 
+def joined(passages: Sequence[str]) -> str:
+    """Passages in one line."""
+    return " ".join(" ".join(passages).split())
+
+
 def numbered(passages: Sequence[str]) -> str:
     return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(passages, 1))
-
-
-def prompts(language: str) -> dict[str, str]:
-    if language not in PROMPTS:
-        raise BadInput(f"prompt_language: no prompts in {language!r}; known: {', '.join(PROMPTS)}")
-    return PROMPTS[language]
 
 
 # Who can answer, who can judge
@@ -170,14 +161,15 @@ def prompts(language: str) -> dict[str, str]:
 class EndpointGenerator:
     """A model behind an address."""
 
-    def __init__(self, endpoint: Endpoint, language: str, sentinel: str):
+    def __init__(self, endpoint: Endpoint, prompts: Mapping[str, str], sentinel: str):
         self.name, self.family = endpoint.name, endpoint.family
-        self._endpoint, self._prompt, self._sentinel = endpoint, prompts(language)["answer"], sentinel
+        self.model, self._prompt, self._sentinel = endpoint, prompts["answer"], sentinel
 
     def answer(self, case: Case) -> Answer:
-        text = self._prompt.format(sentinel=self._sentinel, passages=numbered(case.passages), question=case.question)
+        filled = {"sentinel": self._sentinel, "passages": numbered(case.passages), "question": case.question}
+        text = texts.fill(self._prompt, **filled)
         try:
-            return read_answer(self._endpoint.complete([{"role": "user", "content": text}]), self._sentinel)
+            return read_answer(self.model.complete([{"role": "user", "content": text}]), self._sentinel)
         except NoReply as problem:
             return Answer(problem.state, how=str(problem))
 
@@ -185,17 +177,18 @@ class EndpointGenerator:
 class EndpointJudge:
     """A model behind an address that must reply with a verdict in JSON; it gets one more try."""
 
-    def __init__(self, endpoint: Endpoint, language: str):
-        self.name, self.family, self._endpoint = endpoint.name, endpoint.family, endpoint
-        self._prompts = prompts(language)
+    reads_in_order = True
+
+    def __init__(self, endpoint: Endpoint, prompts: Mapping[str, str]):
+        self.name, self.family, self.model, self._prompts = endpoint.name, endpoint.family, endpoint, prompts
 
     def judge(self, case: Case, answer: str, repeat: int = 0) -> Judgement:
         gold = " / ".join(case.quotes) or self._prompts["nothing"]
         filled = {"passages": numbered(case.passages), "question": case.question, "answer": answer, "gold": gold}
-        messages = [{"role": "user", "content": self._prompts["judge"].format(**filled)}]
+        messages = [{"role": "user", "content": texts.fill(self._prompts["judge"], **filled)}]
         for attempt in (0, 1):
             try:
-                verdict = read_verdict(self._endpoint.complete(messages, attempt, repeat))
+                verdict = read_verdict(self.model.complete(messages, attempt, repeat))
             except NoReply as problem:
                 return Judgement(problem.state, attempts=attempt + 1)
             if verdict is not None:
@@ -206,11 +199,48 @@ class EndpointJudge:
 class LocalGenerator:
     """A base model on this machine: it is never told that it may decline, and answers whatever it is asked."""
 
-    def __init__(self, model: LocalModel, sentinel: str):
-        self.name, self.family, self._model, self._sentinel = model.name, model.family, model, sentinel
+    def __init__(self, model: LocalModel, examples: texts.Examples, sentinel: str):
+        self.name, self.family, self.model, self._examples, self._sentinel = (
+            model.name,
+            model.family,
+            model,
+            examples,
+            sentinel,
+        )
 
     def answer(self, case: Case) -> Answer:
-        return read_answer(self._model.complete_from(case.question, case.passages), self._sentinel)
+        passage, asked, _, answer, _ = self._examples.words
+        shown = [f"{passage}: {text}\n{asked}: {q}\n{answer}: {right}" for text, q, right, _ in self._examples.shown]
+        after = f"\n{asked}: {case.question}\n{answer}:"
+        return read_answer(self.model.complete(f"{passage}: ", joined(case.passages), after, shown), self._sentinel)
+
+
+class LocalJudge:
+    """A base model on this machine, shown verdicts in JSON: it goes on with one, or with something else. It is asked once, since the
+    same prompt gets the same reply. repeat: its whole work done again."""
+
+    reads_in_order = True
+
+    def __init__(self, model: LocalModel, examples: texts.Examples, nothing: str):
+        self.name, self.family, self.model, self._examples, self._nothing = (
+            model.name,
+            model.family,
+            model,
+            examples,
+            nothing,
+        )
+
+    def judge(self, case: Case, answer: str, repeat: int = 0) -> Judgement:
+        passage, *words = self._examples.words
+        asked = lambda *parts: "".join(f"\n{word}: {part}" for word, part in zip(words, parts, strict=True))
+        shown = [
+            f"{passage}: {text}" + asked(question, right, given, json.dumps(dict.fromkeys(VERDICT, given is right)))
+            for text, question, right, wrong in self._examples.shown
+            for given in (right, wrong)
+        ]
+        after = asked(case.question, " / ".join(case.quotes) or self._nothing, joined([answer]), "").rstrip()
+        verdict = read_verdict(self.model.complete(f"{passage}: ", joined(case.passages), after, shown, repeat))
+        return Judgement("judged", *verdict) if verdict else Judgement("judge_failed")
 
 
 class SentenceGenerator:
@@ -248,7 +278,9 @@ def sentence_generator(
 
 
 class RuleJudge:
-    """The deterministic checker as a judge."""
+    """The deterministic checker as a judge: it looks for each claim in every passage, whatever their order."""
+
+    reads_in_order = False
 
     def __init__(self, checker: answering.Checker):
         self.name, self.family, self._checker = checker.name, checker.family, checker
@@ -308,19 +340,35 @@ def same_family(generator: Generator, judge: Judge) -> bool:
     return generator.family.casefold() == judge.family.casefold()
 
 
+AGAIN, REVERSED = "asked again", "passages reversed"
+
+
 def judge_again(cases: Sequence[Case], rows: pd.DataFrame, judge: Judge, repeats: int, sample: int) -> pd.DataFrame:
-    """The first `sample` judged answers, by the hash of their id, judged `repeats` times in all. Columns: query_id, asked (verdicts
-    that came), agree (whether all are the same)."""
+    """The first `sample` judged answers, by the hash of their id, judged `repeats` times in all, and once with their passages in
+    reversed order where a judge reads them in order and there are at least two. Columns: query_id, way (AGAIN or REVERSED), verdicts
+    (that came, the first included), same (whether all are the same; None below two)."""
+    by_id, found = {case.query_id: case for case in cases}, []
+    judged = rows[rows["judged"] == "judged"].set_index("query_id")["answer"]
+    for query_id in sorted(judged.index, key=lambda name: abstention.digest(name, 0))[:sample]:
+        case, answer = by_id[query_id], judged[query_id]
+        first = judge.judge(case, answer)
+        anew = {AGAIN: [judge.judge(case, answer, repeat) for repeat in range(1, repeats)]} if repeats > 1 else {}
+        if judge.reads_in_order and len(case.passages) > 1:
+            anew[REVERSED] = [judge.judge(replace(case, passages=case.passages[::-1]), answer)]
+        for way, more in anew.items():
+            given = [(one.supported, one.answers) for one in (first, *more) if one.state == "judged"]
+            found.append((query_id, way, len(given), len(set(given)) == 1 if len(given) > 1 else None))
+    return pd.DataFrame(found, columns=["query_id", "way", "verdicts", "same"])
+
+
+def judged_anew(cases: Sequence[Case], rows: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+    """The same rows with the verdicts of another judge."""
     by_id = {case.query_id: case for case in cases}
-    judged = sorted(rows.loc[rows["judged"] == "judged", "query_id"], key=lambda name: abstention.digest(name, 0))[
-        :sample
-    ]
-    answers, found = rows.set_index("query_id")["answer"], []
-    for query_id in judged:
-        verdicts = [judge.judge(by_id[query_id], answers[query_id], repeat) for repeat in range(repeats)]
-        given = [(one.supported, one.answers) for one in verdicts if one.state == "judged"]
-        found.append((query_id, len(given), len(set(given)) == 1))
-    return pd.DataFrame(found, columns=["query_id", "asked", "agree"])
+    said = [judge.judge(by_id[row.query_id], row.answer) for row in rows.itertuples()]
+    verdicts = {"judged": [one.state for one in said], "attempts": [one.attempts for one in said]}
+    for column in ("supported", "answers"):
+        verdicts[column] = pd.Series([getattr(one, column) for one in said], rows.index, object)
+    return rows.assign(judge=judge.name, **verdicts)
 
 
 # Rates, each with its denominator
@@ -393,33 +441,36 @@ LOST = {
 
 
 def furthest(rows: pd.DataFrame, graded: Sequence[Graded], k: int, lost_in_text: Sequence[str] = ()) -> pd.DataFrame:
-    """How far each answerable question came, for the rows of one generator and judge. Columns: query_id, origin, passed (number of
-    STAGES), lost (the first stage it did not pass, "no verdict", or "" for none).
+    """How far each answerable question came with every generator, for the rows of one judge. Columns: generator, query_id, origin, passed
+    (number of STAGES), lost (the first stage it did not pass, "no verdict", or "" for none).
 
     A question passes a retrieval stage with any of its evidence; an answer without the evidence in the passages is not a way round.
     """
-    by_id, found = rows.set_index("query_id").to_dict("index"), []
-    for one in graded:
-        if one.query_id in by_id and one.status in ("scored", "unreachable"):
-            row, first = by_id[one.query_id], min((rank for rank, gain in one.gains if gain > 0), default=0)
+    by_id, found = {one.query_id: one for one in graded}, []
+    for row in rows.to_dict("records"):
+        one = by_id.get(row["query_id"])
+        if one and one.status in ("scored", "unreachable"):
+            first = min((rank for rank, gain in one.gains if gain > 0), default=0)
             checks = [one.query_id not in lost_in_text, one.status == "scored", first > 0, 0 < first <= k]
             checks += [row["state"] == "answered", row["supported"] is True, row["answers"] is True]
             passed = next((place for place, check in enumerate(checks) if not check), len(STAGES))
             lost = STAGES[passed] if passed < len(STAGES) else ""
             broke = row["state"] not in ("answered", "declined") or row["judged"] not in ("judged", "")
-            found.append((one.query_id, row["origin"], passed, "no verdict" if broke and passed >= 4 else lost))
-    return pd.DataFrame(found, columns=["query_id", "origin", "passed", "lost"])
+            found.append(
+                (row["generator"], one.query_id, row["origin"], passed, "no verdict" if broke and passed >= 4 else lost)
+            )
+    return pd.DataFrame(found, columns=["generator", "query_id", "origin", "passed", "lost"])
 
 
 def waterfall(far: pd.DataFrame, by: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Questions left after each stage, by origin and by a group of questions. by: query id -> group. Columns: origin, group,
-    questions, the STAGES, no verdict."""
+    """Questions left after each stage, by generator, origin and a group of questions. by: query id -> group. Columns: generator, origin,
+    group, questions, the STAGES, no verdict."""
     groups = far["query_id"].map(by) if by is not None else "all"
     rows = []
-    for (origin, group), part in far.assign(group=groups).groupby(["origin", "group"], sort=False):
+    for keys, part in far.assign(group=groups).groupby(["generator", "origin", "group"], sort=False):
         left = [int((part["passed"] > place).sum()) for place in range(len(STAGES))]
-        rows.append((origin, group, len(part), *left, int((part["lost"] == "no verdict").sum())))
-    return pd.DataFrame(rows, columns=["origin", "group", "questions", *STAGES, "no verdict"])
+        rows.append((*keys, len(part), *left, int((part["lost"] == "no verdict").sum())))
+    return pd.DataFrame(rows, columns=["generator", "origin", "group", "questions", *STAGES, "no verdict"])
 
 
 def losses(far: pd.DataFrame, queries: Sequence[Query], groups: Mapping[str, str]) -> pd.DataFrame:
@@ -427,7 +478,9 @@ def losses(far: pd.DataFrame, queries: Sequence[Query], groups: Mapping[str, str
     texts = {query.query_id: query.text for query in queries}
     order = {stage: place for place, stage in enumerate(LOST)}
     gone = far[far["lost"] != ""].sort_values("lost", key=lambda column: column.map(order), kind="stable")
-    frame = gone.assign(question=gone["query_id"].map(texts), **{"class": gone["query_id"].map(groups)})
+    frame = gone.assign(
+        question=gone["query_id"].map(texts), **{"class": gone["query_id"].map(groups).str.replace("_", " ")}
+    )
     return frame.assign(lost=frame["lost"].map(LOST))[["lost", "origin", "class", "query_id", "question"]].reset_index(
         drop=True
     )

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from localeval import abstention
-from localeval.groundedness import RATES, UNANSWERABLE, Case, denominator
+from localeval.groundedness import RATES, UNANSWERABLE, Case, denominator, read_answer
 from localeval.records import BadInput
 
 LABELS = ("query_id", "answer_id", "supported", "answers_question", "by", "note")
@@ -73,12 +73,12 @@ def write_sheet(rows: pd.DataFrame, cases: Sequence[Case], path: Path) -> None:
 
 def labels_of(path: Path) -> pd.DataFrame:
     """`read_labels`; no rows where nobody has labelled yet."""
-    return read_labels(path) if path.is_file() else pd.DataFrame(columns=list(LABELS[:4]))
+    return read_labels(path) if path.is_file() else pd.DataFrame(columns=list(LABELS[:5]))
 
 
 def read_labels(path: Path) -> pd.DataFrame:
-    """Labels that a person gave: a filled sheet, or its columns LABELS alone. Blank cells: not labelled. Columns: query_id, answer_id,
-    supported, answers_question (True, False or None)."""
+    """Hand labels: a filled sheet, or its columns LABELS alone. Blank cells: not labelled. Columns: query_id, answer_id, supported,
+    answers_question (True, False or None), by (empty where nobody is named)."""
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
@@ -96,14 +96,35 @@ def read_labels(path: Path) -> pd.DataFrame:
         frame[column] = given.map(WORDS).astype(object).where(given != "", None)
     if frame["query_id"].duplicated().any():
         raise BadInput(f"{path}: {frame.loc[frame['query_id'].duplicated(), 'query_id'].iloc[0]} is labelled twice")
-    return frame[list(LABELS[:4])]
+    return frame.assign(by=frame["by"].str.strip() if "by" in frame.columns else "")[list(LABELS[:5])]
+
+
+def refusals(path: Path, sentinel: str) -> pd.DataFrame:
+    """The detector of refusals against replies that were labelled by hand, a row a language. The file has the columns language, text,
+    declined (yes or no). Columns: language, found, declines, wrong, answers: of the declines how many it found, of the answers
+    how many it took for one. No rows where there is no file."""
+    if not path.is_file():
+        return pd.DataFrame(columns=["language", "found", "declines", "wrong", "answers"])
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    if not {"language", "text", "declined"} <= set(frame.columns) or not frame["declined"].isin(WORDS).all():
+        raise BadInput(f"{path}: needs the columns language, text and declined, which is yes or no in every line")
+    told = [read_answer(text, sentinel).state == "declined" for text in frame["text"]]
+    frame = frame.assign(told=told, declined=frame["declined"].map(WORDS).astype(bool))
+    cells = lambda part, label: (
+        int(part.loc[part["declined"] == label, "told"].sum()),
+        int((part["declined"] == label).sum()),
+    )
+    rows = [(name, *cells(part, True), *cells(part, False)) for name, part in frame.groupby("language", sort=False)]
+    return pd.DataFrame(rows, columns=["language", "found", "declines", "wrong", "answers"])
 
 
 def matched(rows: pd.DataFrame, labels: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """The judged rows with human_supported and human_answers where a label speaks of the same answer, and how many labels speak of
     none of them."""
     ids = rows["answer"].map(answer_id)
-    named = labels.rename(columns={name: f"human_{column}" for name, column in VERDICTS.items()})
+    named = labels.drop(columns="by", errors="ignore").rename(
+        columns={name: f"human_{column}" for name, column in VERDICTS.items()}
+    )
     whole = rows.assign(answer_id=ids).merge(named, on=["query_id", "answer_id"], how="left")
     for column in VERDICTS.values():
         whole[f"human_{column}"] = whole[f"human_{column}"].astype(object).where(whole[f"human_{column}"].notna(), None)
@@ -112,34 +133,37 @@ def matched(rows: pd.DataFrame, labels: pd.DataFrame) -> tuple[pd.DataFrame, int
 
 
 def confusion(whole: pd.DataFrame) -> pd.DataFrame:
-    """Judge against person, for each verdict: counts of the sample, agreement, Cohen's kappa (1960) with an interval, and the base
-    rate: how often the person says yes, without which a kappa cannot be read. Not weighted: the sample is even over the strata."""
+    """Judges against hand labels, a row a judge and verdict: counts of the sample, labelled answers without a verdict, agreement, Cohen's
+    kappa (1960) with an interval, and the base rate: how often the label is yes, without which a kappa cannot be read. Not
+    weighted: the sample is even over the strata."""
     rows = []
-    for column in VERDICTS.values():
-        own = whole[whole[f"human_{column}"].notna() & (whole["judged"] == "judged")]
-        judge, person = (own[name].astype(bool).to_numpy() for name in (column, f"human_{column}"))
-        cells = [int(x.sum()) for x in (judge & person, judge & ~person, ~judge & person, ~judge & ~person)]
-        n = len(own)
-        agree, base = ((cells[0] + cells[3]) / n, (cells[0] + cells[2]) / n) if n else (math.nan, math.nan)
-        rows.append((column, *cells, n, agree, kappa(np.array([cells]))[0], *_kappa_interval(cells), base))
+    for judge, part in whole.groupby("judge", sort=False):
+        for column in VERDICTS.values():
+            labelled = part[part[f"human_{column}"].notna()]
+            own = labelled[labelled["judged"] == "judged"]
+            said, label = (own[name].astype(bool).to_numpy() for name in (column, f"human_{column}"))
+            cells = [int(x.sum()) for x in (said & label, said & ~label, ~said & label, ~said & ~label)]
+            n = len(own)
+            agree, base = ((cells[0] + cells[3]) / n, (cells[0] + cells[2]) / n) if n else (math.nan, math.nan)
+            known = (kappa(np.array([cells]))[0], *_kappa_interval(cells))
+            rows.append((judge, column, *cells, n, len(labelled) - n, agree, *known, base))
     names = [
+        "judge",
         "verdict",
         "both yes",
         "judge yes",
-        "person yes",
+        "label yes",
         "both no",
         "n",
+        "no verdict",
         "agreement",
         "kappa",
-        "kappa_low",
-        "kappa_high",
-        "base rate",
     ]
-    return pd.DataFrame(rows, columns=names)
+    return pd.DataFrame(rows, columns=[*names, "kappa_low", "kappa_high", "base rate"])
 
 
 def kappa(cells: np.ndarray) -> np.ndarray:
-    """Cohen's kappa of tables (m, 4): both yes, judge yes only, person yes only, both no. NaN where chance agreement is certain."""
+    """Cohen's kappa of tables (m, 4): both yes, judge yes only, label yes only, both no. NaN where chance agreement is certain."""
     n = cells.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = cells / n[:, None]

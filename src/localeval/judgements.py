@@ -64,6 +64,15 @@ def left_out(path: Path, queries: Sequence[Query]) -> int:
     return sum(not _asked(row, known) for _, row in _typed_rows(path))
 
 
+def left_out_said(path: Path, queries: Sequence[Query]) -> str:
+    count = left_out(path, queries)
+    return (
+        f"Left out, since this run does not ask their questions: {count} judgements."
+        if count
+        else "No judgement is left out."
+    )
+
+
 def _typed_rows(path: Path) -> Iterable[tuple[str, dict]]:
     return ((where, _typed(row, where)) for where, row in (_objects(path) if path.is_file() else ()))
 

@@ -439,13 +439,15 @@ def readings_said(rows, pages, limits, asked: bool) -> str:
     """What became of the pages that wanted another reading, in a sentence. rows: the table of `readings`; pages: the page table."""
     if not asked:
         low = int((pages["confidence"] < limits.ocr_confidence).sum())
-        return f"OCR was switched off for this study. In {low:,d} pages confidence in the text is below {limits.ocr_confidence:.2f}."
+        return f"OCR was switched off for this study. Pages whose confidence in the text is below {limits.ocr_confidence:.2f}: {low:,d}."
     became = rows["state"].value_counts().reindex(list(READING_STATES), fill_value=0)
     unread = became[["wanted", "failed", "timed_out"]].sum()
-    return (
-        f"{became.sum() - became['no_ink']:,d} pages wanted OCR: {became['replaced']:,d} have a better text from it, "
-        f"{became['kept']:,d} keep the old one, and {unread:,d} were not read, because no engine was there or it broke. "
-        f"{became['no_ink']:,d} more have no text to trust and nothing drawn on them."
+    parts = ((became["replaced"], "with a better text from it"), (became["kept"], "with the old one"),
+             (unread, "not read, because no engine was there or it broke"))  # fmt: skip
+    wanted, told = became.sum() - became["no_ink"], ", ".join(f"{count:,d} {what}" for count, what in parts if count)
+    said = f"Pages that wanted OCR: {wanted:,d}, {told}." if wanted else "No page wanted OCR."
+    return said + f" Pages without a text to trust and nothing drawn on them: {became['no_ink']:,d}." * bool(
+        became["no_ink"]
     )
 
 

@@ -122,7 +122,11 @@ def confusion(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Fi
             ax.set(title=view, xlim=(-0.5, len(answers) - 0.5), xticks=[])
             ax.spines["bottom"].set_visible(False)
         _words_below(axes[-1, 0], answers)
-    told = [f"{row.label} said to be {row.said}: {row.hits:,} of {row.n:,}" for row in rows.itertuples() if row.hits]
+    told = [
+        f"{heading(row.label)} said to be {heading(row.said)}: {row.hits:,} of {row.n:,}"
+        for row in rows.itertuples()
+        if row.hits
+    ]
     count = [
         f"{view}: "
         + "; ".join(text for text, v in zip(told, rows.loc[rows["hits"] > 0, "view"], strict=True) if v == view)
@@ -172,7 +176,7 @@ def margin(documents: pd.DataFrame, *, cut: float, caption: str, alt: str | None
         )
         ax.set_xlabel("mean page quality of a document")
     said = [
-        f"{view}, {len(part)} {label}: {part['mean_quality'].min():.3f} to {part['mean_quality'].max():.3f}"
+        f"{view}, {len(part)} {heading(label)}: {part['mean_quality'].min():.3f} to {part['mean_quality'].max():.3f}"
         for (view, label), part in groups
     ]
     alt = alt or f"Mean quality of documents by label, guard at {cut:.2f}. {'; '.join(said)}."

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from localeval.gguf import trouble
 from localeval.records import BadInput, Span
 from localeval.rerank import each_once
 
@@ -32,7 +33,7 @@ def gguf(name: str, root: Path) -> Path:
 
 
 def missing(name: str, root: Path) -> str:
-    """Why the model of that name cannot run here, or nothing. Imports nothing."""
+    """Why the model of that name cannot run here, or nothing. Imports nothing here."""
     if not name:
         raise BadInput(
             "rerankers: 'llm' needs a model's name behind a colon, such as llm:my-model for models/my-model.gguf"
@@ -41,7 +42,8 @@ def missing(name: str, root: Path) -> str:
         return "not run: llama-cpp-python is not installed; pip install llama-cpp-python (it is compiled; about ten minutes)"
     if not gguf(name, root).is_file():
         return f"not run: weights not found; save a model's GGUF file as models/{name}.gguf"
-    return ""
+    broken = trouble(gguf(name, root))
+    return f"not run: {broken}" if broken else ""
 
 
 class Pointwise:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from localeval.figures import (
-    COLOURS,
-    MARKERS,
-    PAPER,
     Figure,
     band,
     canvas,
@@ -35,15 +32,12 @@ def depth_curve(rows: pd.DataFrame, *, metric: str, caption: str, alt: str | Non
     apart = 0.012 * (depths[-1] - depths[0])  # so that the intervals of two systems do not hide each other
     with theme():
         fig, (top, bottom) = canvas(4.6, 2, sharex=True, gridspec_kw={"height_ratios": [3, 2]})
-        for number, ((name, line), colour, marker) in enumerate(
-            zip(lines, COLOURS * 2, MARKERS + MARKERS[1:] + MARKERS[:1], strict=False)
-        ):
-            style = {"color": colour, "marker": marker, "markeredgecolor": PAPER, "label": name}
+        for number, (_, line, style) in enumerate(lines):
             x = line["depth"] + apart * (number - (len(lines) - 1) / 2)
             top.errorbar(x, line["mean"], yerr=errors(line, "mean", "low", "high"), elinewidth=1.1, **style)
             if tuple(line["mean_ms"]) not in clocks:  # the same system under several rules has one clock
                 bottom.plot(line["depth"], line["mean_ms"], **style)
-                band(bottom, line, "depth", "p50_ms", "p95_ms", colour)
+                band(bottom, line, "depth", "p50_ms", "p95_ms", style["color"])
             clocks.add(tuple(line["mean_ms"]))
         top.set_ylabel(metric)
         bottom.set(ylabel="latency in ms", xlabel="candidates reranked", xticks=depths)
@@ -75,18 +69,17 @@ def amortised(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Fi
     kind = rows["kind"].iloc[0] if "kind" in rows else None
     with theme():
         fig, ax = canvas(4.4)
-        for number, ((name, line), colour) in enumerate(zip(lines, COLOURS * 2, strict=False)):
+        for number, (_, line, style) in enumerate(lines):
             dashed = kind is not None and line["kind"].iloc[0] != kind
-            marker = (MARKERS * 2)[number]
-            style = {"color": colour, "linestyle": "--" if dashed else "-", "marker": marker, "markeredgecolor": PAPER}
-            ax.plot(line["questions"], line["seconds"], label=name, markevery=(3 * number % 10, 10), **style)
+            every = (3 * number % 10, 10)
+            ax.plot(line["questions"], line["seconds"], linestyle="--" if dashed else "-", markevery=every, **style)
         ax.set(xscale="log", yscale="log", xlabel="questions asked", ylabel="seconds a question, embedding shared")
         thousands(ax.xaxis)
         ax.yaxis.set_major_formatter("{x:g}")
         ax.grid(True)
         if len(lines) > 1:
             legend(fig, ax)
-    said = "; ".join(f"{name} {_ends(line)}" for name, line in lines)
+    said = "; ".join(f"{name} {_ends(line)}" for name, line, _ in lines)
     return Figure(fig, alt=alt or f"Seconds a question against questions asked. {said}.", caption=caption)
 
 

@@ -27,13 +27,18 @@ def depth_rows(summary: pd.DataFrame, totals: pd.DataFrame, runs: pd.DataFrame) 
 
 def as_one_table(summary: pd.DataFrame, totals: pd.DataFrame, rule: str, metrics: Sequence[str]) -> pd.DataFrame:
     """What a study of a single table prints, with what such tables leave out: every system for each origin of questions under
-    one rule, means with intervals, unreachable questions counted, warm mean and P95 in milliseconds beside them."""
+    one rule, means with intervals, how many are asked and how many of them are unreachable, warm mean and P95 in milliseconds."""
     parts = [
         wide(stratum(summary, origin), rule, metrics).assign(questions=origin)
         for origin in dict.fromkeys(summary["origin"])
     ]
     times = totals.set_index("system")[["mean_ms", "p95_ms"]]
     whole = pd.concat(parts, ignore_index=True).join(times, on="system")
+    counts = [
+        f"{n} {origin}, {lost} unreachable"
+        for n, origin, lost in zip(whole["n"], whole["questions"], whole["unreachable"], strict=True)
+    ]
+    whole = whole.drop(columns=["n", "unreachable"]).assign(questions=counts)
     return whole[["system", "questions", *whole.columns.drop(["system", "questions"])]]
 
 
@@ -176,7 +181,7 @@ def repeats_sentence(totals: pd.DataFrame, runs: pd.DataFrame, repeats: int) -> 
     same = (
         "every repeat gave the same hits, so quality has no spread"
         if not broke
-        else f"{broke} system(s) answered otherwise and are failed"
+        else f"what answered otherwise is failed (systems: {broke})"
     )
     if repeats < 2 or totals.empty:
         return f"Each timed question was asked once more after its hits were kept, and {same}; one repeat shows no spread of the clock."

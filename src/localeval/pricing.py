@@ -166,7 +166,7 @@ def with_preview(known: pd.DataFrame, preview: pd.DataFrame, bases: Sequence[str
     rows = []
     for base in known[known["system"].isin(bases)].to_dict("records"):
         for shape, part in preview.groupby("shape", sort=False):
-            name = f"{base['system']}, cross-encoder {shape}@{depth}, cost only"
+            name = f"{base['system']} with cross-encoder {shape}@{depth} (cost only)"
             rows.append((name, base["once_s"], base["question_s"] + part["mean_ms"].min() / 1000, ESTIMATED))
     return pd.concat([known, pd.DataFrame(rows, columns=COSTS)], ignore_index=True) if rows else known
 

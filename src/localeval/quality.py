@@ -93,7 +93,7 @@ class Thresholds:
     """
 
     clean_fraction: float = _of(
-        "published", 0.85, "guard one of a clean document: share of its pages that are digital_clean, at least"
+        "published", 0.85, "guard one of a clean document: share of its pages that are digital clean, at least"
     )
     mean_quality: float = _of("published", 0.78, "guard two: mean quality of its pages, at least")
     degraded_fraction: float = _of(
@@ -102,73 +102,73 @@ class Thresholds:
     short_quality: float = _of(
         "measured",
         0.50,
-        "a low_text page of this quality is short and sound: it leaves the document rule as a blank page does",
+        "a low text page of this quality is short and sound: it leaves the document rule as a blank page does",
     )
     ocr_confidence: float = _of("published", 0.55, "a page with less confidence is worth reading again with OCR")
     clean_quality: float = _of(
         "measured",
         0.70,
-        "digital_clean: quality of the page, at least; pages of code and tables that read well are above",
+        "digital clean: quality of the page, at least; pages of code and tables that read well are above",
     )
     scan_image: float = _of(
-        "measured", 0.50, "likely_scanned: images on this share of the page, with less text than scan_chars"
+        "measured", 0.50, "likely scanned: images on this share of the page, with less text than scan_chars"
     )
-    scan_alone: float = _of("measured", 0.05, "likely_scanned: images on this share of a page that holds nothing else")
-    scan_chars: int = _of("measured", 100, "likely_scanned: fewer characters than this under such images")
+    scan_alone: float = _of("measured", 0.05, "likely scanned: images on this share of a page that holds nothing else")
+    scan_chars: int = _of("measured", 100, "likely scanned: fewer characters than this under such images")
     low_text_chars: int = _of(
-        "measured", 150, "low_text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
+        "measured", 150, "low text: fewer characters; title pages and stubs lie below, pages of a few sentences above"
     )
     invisible_text: float = _of(
-        "measured", 0.50, "likely_scanned: an OCR layer is all invisible, a born-digital page never"
+        "measured", 0.50, "likely scanned: an OCR layer is all invisible, a born-digital page never"
     )
-    full_image: float = _of("measured", 0.80, "likely_scanned: an image as large as this share of the page,")
+    full_image: float = _of("measured", 0.80, "likely scanned: an image as large as this share of the page,")
     full_image_invisible: float = _of("measured", 0.05, "and under it this share of invisible text is enough")
     bad_char: float = _of(
         "measured",
         0.03,
-        "digital_noisy: share of unreadable characters; formulas and lists on sound pages have up to 0.026",
+        "digital noisy: share of unreadable characters; formulas and lists on sound pages have up to 0.026",
     )
     lost_ligatures: float = _of(
         "measured",
         0.005,
-        "digital_noisy: share of control characters among Latin letters; print has about one ligature in a hundred, and a "
+        "digital noisy: share of control characters among Latin letters; print has about one ligature in a hundred, and a "
         "font that lost one of them spoils each word with it",
     )
     removed_other: float = _of(
         "measured",
         0.10,
-        "digital_noisy: share of control characters in other scripts, where they are no lost ligatures",
+        "digital noisy: share of control characters in other scripts, where they are no lost ligatures",
     )
     mixed_script: float = _of(
-        "measured", 0.08, "digital_noisy: share of words that mix scripts, from a font read through the wrong table"
+        "measured", 0.08, "digital noisy: share of words that mix scripts, from a font read through the wrong table"
     )
     long_token: float = _of(
-        "measured", 0.25, "digital_noisy: share of overlong words, in text without spaces (Latin only)"
+        "measured", 0.25, "digital noisy: share of overlong words, in text without spaces (Latin only)"
     )
     single_token: float = _of(
-        "measured", 0.25, "digital_noisy: share of single letters, in text with a space after each"
+        "measured", 0.25, "digital noisy: share of single letters, in text with a space after each"
     )
     broken_line: float = _of(
         "measured",
         0.15,
-        "digital_noisy: share of letters in lines of no language, from one font read through the wrong table",
+        "digital noisy: share of letters in lines of no language, from one font read through the wrong table",
     )
     label_lines: float = _of(
-        "measured", 0.80, "mixed_or_uncertain, not noisy: share of short lines, as a drawing's labels have them,"
+        "measured", 0.80, "mixed or uncertain, not noisy: share of short lines, as a drawing's labels have them,"
     )
     label_vectors: int = _of("measured", 20, "and at least as many lines or areas drawn")
     figure_chars: int = _of(
-        "measured", 300, "mixed_or_uncertain: with fewer characters such a page is a drawing, however good its labels"
+        "measured", 300, "mixed or uncertain: with fewer characters such a page is a drawing, however good its labels"
     )
     latin: float = _of(
         "measured", 0.80, "rules on words are for Latin letters: other scripts have other spaces and vowels,"
     )
     letters: float = _of("chosen", 0.50, "and for pages of letters: a table of numbers and units has few vowels")
     good_token: float = _of(
-        "measured", 0.72, "digital_noisy: share of word-like words; the weakest clean Latin page is above"
+        "measured", 0.72, "digital noisy: share of word-like words; the weakest clean Latin page is above"
     )
     vowel: float = _of(
-        "measured", 0.24, "digital_noisy: share of vowels; shifted letters have fewer than any language tried"
+        "measured", 0.24, "digital noisy: share of vowels; shifted letters have fewer than any language tried"
     )
     stopword: float = _of("measured", 0.02, "a page with fewer common words is no prose in a known language, and needs")
     common: float = _of(
@@ -622,5 +622,5 @@ def class_table(pages: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     rows = [(name, f"{count:,}", count / max(1, len(pages))) for name, count in counts.items()]
     mixed = (documents["verdict"] != "digital_clean").sum()
     rows += [("all pages", f"{len(pages):,}", 1.0 if len(pages) else math.nan)]
-    rows += [("documents that are mixed_quality", f"{mixed:,} of {len(documents):,}", math.nan)]
+    rows += [("documents of mixed quality", f"{mixed:,} of {len(documents):,}", math.nan)]
     return pd.DataFrame(rows, columns=["class", "pages", "share of pages"])

@@ -10,12 +10,48 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 
 def key_of(request: dict) -> str:
     """SHA-256 of a request, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+TEMPERATURE = 0  # of every request: as little chance as a model allows, which is not none
+
+
+@dataclass
+class Tally:
+    """What was used of a model: requests sent now, replies taken from the store, attempts beyond the first; and over all replies, whenever
+    they were made: their tokens as the server or the library counts them, how many came without a count, how many prompts were cut
+    to fit, and seconds that making them took."""
+
+    sent: int = 0
+    kept: int = 0
+    again: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    uncounted: int = 0
+    replies: int = 0
+    cut: int = 0
+    seconds: float = 0.0
+
+    def take(self, reply: dict, kept: bool) -> str:
+        """Counts a reply of `Replies.get` and gives its text."""
+        used = reply.get("usage") if isinstance(reply.get("usage"), dict) else {}
+        counts = [used.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        if all(type(count) is int and count >= 0 for count in counts):
+            self.prompt_tokens, self.completion_tokens = (
+                self.prompt_tokens + counts[0],
+                self.completion_tokens + counts[1],
+            )
+        else:
+            self.uncounted += 1
+        self.replies, self.kept, self.cut = self.replies + 1, self.kept + kept, self.cut + bool(reply.get("cut"))
+        self.seconds += reply.get("seconds", 0.0)
+        return reply["text"]
 
 
 class Replies:

@@ -18,6 +18,8 @@ from localeval.records import QUERY_STATES, RUN_STATES, BadInput
 
 STATES = QUERY_STATES | RUN_STATES
 NUMERIC = re.compile(r"(?:[<>] )?[+−-]?\.?\d[\d.,]*%?(?: (?:of [\d,]+|m?s|\[[^\]]*\]|\([^)]*\)))*")
+NAMES = re.compile(r"[a-z]+(?:_[a-z]+)+(?:, [a-z]+(?:_[a-z]+)*)*")  # digital_clean, cross_document
+WIDE = 7  # columns; from here on a table is set smaller
 
 # Values
 
@@ -79,8 +81,9 @@ def table(
 
     formats: column to format spec or function; integers default to `,d`, floats to `.3f`. states: columns whose words
     are shown as chips; by default every column that holds nothing but known states. What is not defined shows as a
-    dash. A named index becomes columns, an unnamed one is left out. folded: the line that
-    opens a long table, which is shut until somebody wants it.
+    dash, digital_clean and the like as words: a column whose names have to be typed somewhere needs the format "". A named index
+    becomes columns, an unnamed one is left out. folded: the line that opens a long table, which is shut until somebody wants it. A frame
+    without rows shows its caption and no header.
     """
     require_text("table", caption=caption)
     if frame.columns.nlevels > 1 or frame.columns.has_duplicates:
@@ -96,13 +99,16 @@ def table(
     long = {name for name in columns if max((len(str(value)) for value in frame[name]), default=0) > 40}
     kinds = {name: "le-num" if _is_numeric(frame[name], formats.get(name)) else "le-text" for name in columns}
     kinds = {name: f"{kind} le-prose" if name in long and kind == "le-text" else kind for name, kind in kinds.items()}
-    head = "".join(f'<th scope="col" class="{kinds[name]}">{escape(heading(name))}</th>' for name in columns)
+    head = "".join(
+        f'<th scope="col" class="{kinds[name]}">{_breakable(escape(heading(name)))}</th>' for name in columns
+    )
     body = "\n".join(_row([cells[name][i] for name in columns], kinds.values()) for i in range(len(frame)))
+    classes = "le-table" + " le-sortable" * (sortable and len(frame) > 1) + " le-wide" * (len(columns) >= WIDE)
     html = (
         f'<div class="le-own le-scroll" role="group" tabindex="0" aria-label="Table: {escape(caption[:120])}">\n'
-        f'<table class="le-table{" le-sortable" if sortable and len(frame) > 1 else ""}">\n'
+        f'<table class="{classes}">\n'
         f'<caption><span class="le-caption">{escape(caption)}</span></caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+        f"{f'<thead><tr>{head}</tr></thead>' if body else ''}\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
     if folded:
         html = f'<details class="le-own">\n<summary>{escape(folded)}</summary>\n{html}\n</details>'
@@ -135,7 +141,11 @@ def _cell(value, spec: str | Callable | None, is_state: bool) -> str:
         return f'<span title="not defined">{DASH}</span>'
     if is_state:
         return chip(str(value))
-    return escape(_text(value, spec))
+    text = escape(_text(value, spec))
+    if spec is None and NAMES.fullmatch(text):
+        return heading(text)
+    pieces = re.split(r" (?=[\[(])", text) if NUMERIC.fullmatch(text) else []
+    return " ".join(f"<span>{piece}</span>" for piece in pieces) if len(pieces) > 1 else _breakable(text)
 
 
 def _text(value, spec: str | Callable | None) -> str:
@@ -155,11 +165,12 @@ def chip(state: str) -> str:
     return f'<span class="le-state" data-state="{escape(state)}"{title}>{escape(heading(state))}</span>'
 
 
+def _breakable(text: str) -> str:
+    """A name such as section/hybrid:minilm+maxsim@40 or evidence_ndcg@10 may go on in the next line after a separator."""
+    return re.sub(r"(?<=[A-Za-z0-9])(?:[/:+_](?=[A-Za-z])|(?=@))", r"\g<0><wbr>", text)
+
+
 def _row(cells: Sequence[str], kinds: Iterable[str]) -> str:
-    """A table row. A name such as section/hybrid:minilm+maxsim@40 may go on in the next line after a separator."""
     (first, kind), *rest = zip(cells, kinds, strict=True)
-    if "<" not in first:
-        first = re.sub(r"(?<=[A-Za-z0-9])([/:+])(?=[A-Za-z])", r"\1<wbr>", first)
-    name = "" if " " in first else " le-name"
-    head = f'<th scope="row" class="{kind}{name}">{first}</th>'
+    head = f'<th scope="row" class="{kind}">{first}</th>'
     return f"<tr>{head}" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in rest) + "</tr>"

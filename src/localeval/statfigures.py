@@ -93,9 +93,9 @@ def power_curve(
     lines = lines_of(rows, "power_curve", "effect")
     with theme():
         fig, ax = canvas(3.6)
-        for (name, line), colour, marker in zip(lines, COLOURS, MARKERS, strict=False):
-            ax.plot(line["effect"], line["rate"], color=colour, marker=marker, markeredgecolor=PAPER, label=name)
-            band(ax, line, "effect", "low", "high", colour)
+        for _, line, style in lines:
+            ax.plot(line["effect"], line["rate"], **style)
+            band(ax, line, "effect", "low", "high", style["color"])
         for height in (alpha, promised):
             ax.axhline(height, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
         vertical(ax, mde, MUTED, f"MDE {mde:.3f}", ha="center")

@@ -310,8 +310,12 @@ def label_rows(before: pd.DataFrame, after: pd.DataFrame, metric: str) -> pd.Dat
         one["judged"].map("{:.1%}".format),
         two["judged"].map("{:.1%}".format),
     )
-    rows[f"{metric}, gold alone"], rows[f"{metric} now"] = one["plain"], two["plain"]
-    rows["worst case"], rows["best case"], rows["condensed"] = two["low"], two["high"], two["condensed"]
+    rows[f"{metric}, gold alone"] = one["plain"]
+    rows[f"{metric} now (worst to best case)"] = [
+        f"{now:.3f} ({low:.3f} to {high:.3f})" if pd.notna(low) else now
+        for now, low, high in zip(two["plain"], two["low"], two["high"], strict=True)
+    ]
+    rows["condensed"] = two["condensed"]
     return rows.reset_index()
 
 

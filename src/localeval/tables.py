@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -174,6 +175,11 @@ def read_reported(path: Path) -> pd.DataFrame:
         raise BadInput(f"{path}: not a table in UTF-8; write one line of names and one line a row") from None
 
 
+def reported_by(path: str, conditions: str) -> str:
+    """The caption of such figures: whose they are, which is the name of the file."""
+    return f"Reported by {Path(path).stem}, {conditions}: not measured here."
+
+
 def write_jsonl(rows: Iterable[dict], path: Path) -> None:
     """One object a line; packed, with no time stamp, where the name ends in .gz."""
     with path.open("wb") as file:
@@ -184,7 +190,7 @@ def write_jsonl(rows: Iterable[dict], path: Path) -> None:
             out.close()
 
 
-def read_jsonl(path: Path, wanted: Callable[[str], bool] = lambda line: True) -> Iterator[dict]:
+def read_jsonl(path: Path, wanted: Callable[[str], object] = lambda line: True) -> Iterator[dict]:
     """The objects of a file, or of those of its lines that are wanted."""
     unpack = gzip.open if path.suffix == ".gz" else open
     with unpack(path, "rt", encoding="utf-8") as lines:
@@ -233,10 +239,10 @@ def read_hits(path: Path, first: int = 0, systems: Iterable[str] = ()) -> dict[t
     hits is not in it."""
     hits: dict[tuple[str, str], list[Hit]] = {}
     systems = frozenset(systems)
-    above = [
-        f'"rank": {rank},' for rank in range(1, first + 1)
-    ]  # a line is read only where its text can be meant: most are not
-    for row in read_jsonl(path, lambda line: not above or any(text in line for text in above)):
+    # A line is read only where its text can be meant: most are not.
+    ranks = re.compile(f'"rank": (?:{"|".join(map(str, range(1, first + 1)))}),' if first else "")
+    names = re.compile("|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in systems))
+    for row in read_jsonl(path, lambda line: names.search(line) and ranks.search(line)):
         if (not first or row["rank"] <= first) and (not systems or row["system"] in systems):
             hits.setdefault((row["system"], row["query_id"]), []).append(Hit(Span.parse(row["span"]), row["score"]))
     return hits

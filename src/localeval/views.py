@@ -87,7 +87,9 @@ def costs(runs: pd.DataFrame) -> pd.DataFrame:
 
 def not_run(runs: pd.DataFrame) -> pd.DataFrame:
     """Systems without a measurement, their state and what it would take; one row for each state and reason."""
-    rest = runs[runs["status"] != "ok"]
+    rest = runs[runs["status"] != "ok"].assign(
+        reason=lambda rows: rows["reason"].astype(str).str.removeprefix("not run: ")
+    )
     return rest.groupby(["status", "reason"], as_index=False, sort=False).agg(systems=("system", ", ".join))[
         ["systems", "status", "reason"]
     ]
@@ -144,12 +146,17 @@ def stratum(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
 
 
 def by_stratum(summary: pd.DataFrame, rule: str, metric: str) -> pd.DataFrame:
-    """One metric of every system for each origin of questions, with interval and n; strata stand side by side, never pooled."""
+    """One metric of every system for each origin of questions, with interval, n, and how much of its first units is judged.
+
+    Strata stand side by side, never pooled.
+    """
     part = summary[(summary["rule"] == rule) & (summary["metric"] == metric)]
     text = interval(part["mean"], part["low"], part["high"]) + part["low"].isna().map(
         {True: " (no variation)", False: ""}
     )
-    text += part["n"].map(" (n = {})".format)
+    shares = judged(part)
+    shares = [shares.get(key, UNKNOWN) for key in zip(part["system"], part["rule"], part["origin"], strict=True)]
+    text += [f" (n = {n}, {JUDGED} {share})" for n, share in zip(part["n"], shares, strict=True)]
     cells = part.assign(text=text).pivot(index="system", columns="origin", values="text")
     return cells.reindex(dict.fromkeys(part["system"])).rename_axis(columns=None).reset_index()
 
