@@ -579,6 +579,10 @@ def test_values_that_cannot_be_are_named(ask, message):
     [
         ({"headline_metric": "ndcg@ten"}, "unknown metric 'ndcg@ten'"),
         ({"chunkers": "{section: 5}"}, "chunker 'section': expected"),
+        (
+            {"chunker": "sections"},
+            "chunker: unknown 'sections' (did you mean 'section'?); 10_ingest made section, fixed",
+        ),
         ({"repeats": "0"}, "repeats=0: every question must be asked at least once"),
     ],
 )

@@ -142,6 +142,11 @@ class Engines:
 
     def missing(self, system: System) -> str:
         """Why this system cannot run here, or nothing. Imports nothing heavy."""
+        if system.chunker not in self.chunks:
+            made = ", ".join(self.chunks)
+            raise BadInput(
+                f"chunker: unknown {system.chunker!r}{near(system.chunker, self.chunks)}; 10_ingest made {made}"
+            )
         needed = [card_of(system.model)] if system.model else []
         needed += [card_of(LEARNED[system.retriever], "sparse")] if system.retriever in LEARNED else []
         name, _, how = system.reranker.partition(":")
