@@ -130,7 +130,9 @@ def test_an_area_is_between_its_bounds_and_its_interval_holds_it():
 def test_a_signal_that_a_system_lacks_has_no_row():
     signals, outcome, _ = judged([math.nan] * 4, np.array([True, False, True, False]))
     other = signals.assign(signal="spread", value=[1.0, 2.0, 3.0, 4.0])
-    assert abstention.abstention(pd.concat([signals, other]), outcome, seed=1, n_resamples=10)["signal"].tolist() == ["spread"]
+    assert abstention.abstention(pd.concat([signals, other]), outcome, seed=1, n_resamples=10)["signal"].tolist() == [
+        "spread"
+    ]
     with pytest.raises(abstention.BadInput, match="no system has a signal"):
         abstention.abstention(signals, outcome, seed=1, n_resamples=10)
 
@@ -142,7 +144,10 @@ def test_settings_that_say_the_same_are_tried_once():
     tied = signals.assign(signal="spread", value=[4.0, 3.0, 3.0, math.nan])
     none = signals.assign(signal="reranker_score", value=math.nan)
     whole = pd.concat([signals, same, tied, none])
-    assert abstention.distinct(whole, outcome) == 2 and len(abstention.abstention(whole, outcome, seed=1, n_resamples=9)) == 3
+    assert (
+        abstention.distinct(whole, outcome) == 2
+        and len(abstention.abstention(whole, outcome, seed=1, n_resamples=9)) == 3
+    )
     twin = pd.concat([whole, signals.assign(system="t")])
     both = pd.concat([outcome, outcome.assign(system="t", correct=[True, True, False, False])])
     assert abstention.distinct(twin, both) == 3, "the same order of other answers is another setting"
@@ -170,7 +175,9 @@ def test_parameters_that_nothing_can_be_made_of(given, message):
 
 
 def test_a_threshold_has_the_digits_that_its_signal_needs():
-    rows = pd.DataFrame({"signal": ["spread", "spread", "margin", "margin"], "threshold": [-2.302584, -2.302583, 0.16827026, math.nan]})
+    rows = pd.DataFrame(
+        {"signal": ["spread", "spread", "margin", "margin"], "threshold": [-2.302584, -2.302583, 0.16827026, math.nan]}
+    )
     assert answertables._thresholds(rows) == ["−2.302584", "−2.302583", "0.1683", None]
 
 

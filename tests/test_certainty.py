@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from localeval import certainty
+from localeval import certainty, tables
 from localeval.lexical import BM25
 from localeval.records import Hit, Query, Span
 
@@ -18,8 +18,8 @@ WORDS = certainty.words(SPANS, TEXTS, str.split, 1.5)
 
 def test_signals_of_scores_by_hand():
     got = certainty.of_scores([2.0, 1.0, 0.5])
-    assert got["top_score"] == 2 and got["margin"] == 0.5 and got["margin_3"] == 0.75
-    assert certainty.of_scores([1.0])["margin"] == certainty.of_scores([1.0])["margin_3"] == 1
+    assert got["top_score"] == 2 and got["margin"] == 0.5 and got["margin_to_third"] == 0.75
+    assert certainty.of_scores([1.0])["margin"] == certainty.of_scores([1.0])["margin_to_third"] == 1
     assert certainty.of_scores([-1.0, -2.0])["margin"] == 0, "a share of a negative score says nothing"
     assert certainty.of_scores([1.0] * 10)["spread"] == pytest.approx(-math.log(10))
     assert all(map(math.isnan, certainty.of_scores([]).values()))
@@ -90,7 +90,7 @@ def test_an_engine_that_did_not_run_gives_no_signal():
 
 def test_every_signal_is_defined_in_words():
     table = certainty.definitions()
-    assert len(table) == len(certainty.SIGNALS) and set(table["direction"]) == {"higher is more certain"}
+    assert len(table) == len(certainty.SIGNALS) and (table["what it is"].str.len() > 0).all()
 
 
 def test_fusing_again_by_hand():
@@ -111,3 +111,15 @@ def test_the_hybrid_to_fuse_again_needs_both_engines():
         certainty.fused(HITS, *pair.engines, {"even": [1, 1]}), HITS, [Query("q", "warm milk")], {"c": WORDS}, pair
     )
     assert got["signal"].tolist() == ["margin", "dense_cosine"] and got["value"].iloc[1] == 0.8
+
+
+def test_hits_are_read_where_they_are_meant(tmp_path):
+    """Names with quotes and letters of any script, and a rank that begins like another."""
+    odd = 'a "b"/çé+c'
+    hits = {(name, "q"): [Hit(SPANS[place % 3], 1.0 / (place + 1)) for place in range(12)] for name in (odd, "a", "ab")}
+    path = tmp_path / "hits.jsonl"
+    tables.write_hits(hits, path)
+    assert tables.read_hits(path) == hits
+    assert tables.read_hits(path, 1) == {key: own[:1] for key, own in hits.items()}
+    assert tables.read_hits(path, 11, [odd]) == {(odd, "q"): hits[odd, "q"][:11]}
+    assert tables.read_hits(path, systems=["a"]) == {("a", "q"): hits["a", "q"]}

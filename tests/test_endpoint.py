@@ -12,14 +12,15 @@ import struct
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import quote
 
+import pandas as pd
 import pytest
 
+from localeval import answertables, generation, groundedness, handcheck, prompts
 from localeval import endpoint as endpoints
-from localeval import generation, groundedness, handcheck, prompts
 from localeval.endpoint import Address, Endpoint, NoReply
 from localeval.records import BadInput
 from localeval.replies import Replies, key_of
@@ -47,7 +48,13 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         judged = self.server.reply and "supported" in body["messages"][0]["content"]
-        step = self.server.reply(body) if judged else self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
+        step = (
+            self.server.reply(body)
+            if judged
+            else self.server.script.pop(0)
+            if len(self.server.script) > 1
+            else self.server.script[0]
+        )
         self.server.seen.append((self.path, self.headers.get("Authorization"), body))
         if step == "<hang>":
             self.server.release.wait(5)
@@ -313,12 +320,25 @@ def test_a_content_that_is_no_text_is_a_failure(asked, content):
 
 
 @pytest.mark.parametrize(
-    "usage", [None, [], "7", {}, {"prompt_tokens": -7, "completion_tokens": 3}, {"prompt_tokens": 7.5, "completion_tokens": True}]
+    "usage",
+    [
+        None,
+        [],
+        "7",
+        {},
+        {"prompt_tokens": -7, "completion_tokens": 3},
+        {"prompt_tokens": 7.5, "completion_tokens": True},
+    ],
 )
 def test_tokens_that_are_not_counted_are_said(asked, usage):
     one = asked((200, {}, chat("fine", usage=usage)))
     assert one.complete(ASK) == "fine"
-    assert (one.tally.prompt_tokens, one.tally.completion_tokens, one.tally.uncounted, one.tally.replies) == (0, 0, 1, 1)
+    assert (one.tally.prompt_tokens, one.tally.completion_tokens, one.tally.uncounted, one.tally.replies) == (
+        0,
+        0,
+        1,
+        1,
+    )
 
 
 def test_what_a_kept_reply_took_is_still_known(asked):
@@ -445,17 +465,63 @@ def test_a_second_try_counts(asked):
 def test_a_judge_that_only_reads_the_beginning_is_found_by_turning_the_passages_round(server, asked):
     """The server's verdict depends on which passage stands first: asked again it says the same, with the order reversed it does not."""
     cases = [
-        groundedness.Case(f"q{number}", "How long?", "human", groundedness.RETRIEVED, ("three hours",), ("Three hours.", f"Bake {number}."))
+        groundedness.Case(
+            f"q{number}",
+            "How long?",
+            "human",
+            groundedness.RETRIEVED,
+            ("three hours",),
+            ("Three hours.", f"Bake {number}."),
+        )
         for number in range(3)
     ]
     no = GOOD.replace("true", "false")
     judge = groundedness.EndpointJudge(asked("-"), WORDS)
-    server.reply = lambda body: GOOD if body["messages"][0]["content"].index("Three hours.") < body["messages"][0]["content"].index("Bake") else no
+    server.reply = lambda body: (
+        GOOD
+        if body["messages"][0]["content"].index("Three hours.") < body["messages"][0]["content"].index("Bake")
+        else no
+    )
     rows = groundedness.run(cases, groundedness.EndpointGenerator(asked("Three hours."), WORDS, "X"), judge)
-    told = generation.consistency(cases, handcheck.matched(rows, handcheck.labels_of(Path()))[0], [judge], 2, 10).set_index("way")
+    told = generation.consistency(
+        cases, handcheck.matched(rows, handcheck.labels_of(Path()))[0], [judge], 2, 10
+    ).set_index("way")
     assert told["status"].tolist() == ["ok", "ok"] and told["compared"].tolist() == [3, 3]
     assert told["same"].tolist() == [3, 0] and told.loc["passages reversed", "changed"].count(",") == 2
     assert told.loc["asked again", "low"] > 0.4 and told.loc["passages reversed", "high"] < 0.6
+
+
+def test_a_question_that_failed_is_asked_again_and_stands_once(server, asked, tmp_path):
+    """An error, then an answer: one row, the last one; an error twice: a failure, counted in the new run, in no rate."""
+    cases = [
+        groundedness.Case(f"q{number}", f"Number {number}?", "human", groundedness.RETRIEVED, ("x",), ("x",))
+        for number in range(4)
+    ]
+    judge = generation.judge("checker", generation.Setting(tmp_path, tmp_path, {}, "", "en", "X", 1, WORDS))
+    refused = (400, {}, b"")
+    first = groundedness.run(cases, groundedness.EndpointGenerator(asked("One.", "Two.", refused), WORDS, "X"), judge)
+    assert first["state"].tolist() == ["answered", "answered", "failed", "failed"]
+    server.seen.clear()
+    again = groundedness.run(cases, groundedness.EndpointGenerator(asked("Three.", refused), WORDS, "X"), judge)
+    assert (
+        again["state"].tolist() == ["answered"] * 3 + ["failed"]
+        and again["query_id"].is_unique
+        and len(server.seen) == 2
+    )
+    rate = groundedness.rates(again).set_index("rate").loc["answered_when_retrieved"]
+    assert (rate["count"], rate["n"]) == (3, 3)
+    assert groundedness.states(again).iloc[0][["answered", "failed"]].tolist() == [3, 1]
+
+
+def test_a_judge_of_the_same_maker_is_warned_of_by_both_names(asked):
+    one, two = asked("x", model="orgA/x-70b"), asked("x", model="orgA/x-8b")
+    made = generation.Made({"endpoint": groundedness.EndpointGenerator(one, WORDS, "X")}, {}, pd.DataFrame())
+    who = generation.who(made, groundedness.EndpointJudge(two, WORDS))
+    assert who["same family"].tolist() == ["yes"]
+    said = answertables.family_sentence(who)
+    assert "orgA/x-8b judges orgA/x-70b" in said and said.startswith("Warning")
+    other = generation.who(made, groundedness.EndpointJudge(asked("x", model="orgB/y"), WORDS))
+    assert answertables.family_sentence(other) == ""
 
 
 def test_nothing_is_asked_that_the_parameters_do_not_name(tmp_path):

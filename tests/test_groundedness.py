@@ -39,6 +39,10 @@ def case(
         "Kaynaklarda bu bilgi yok.",
         "Dazu steht nichts im Text.",
         "This is not in the passages.",
+        "Les passages ne donnent pas la date.",
+        "Cette information ne figure pas dans les documents.",
+        "La fuente no indica la fecha.",
+        "No se menciona en los pasajes.",
     ],
 )
 def test_refusals_in_words(text):
@@ -50,6 +54,8 @@ def test_refusals_in_words(text):
     [
         '"I cannot lift this anvil," the smith muttered.', "Sorry, the 1902 edition was withdrawn.", "No, never heat it above 60 °C.",
         "The text was not printed before 1902.", "Der Text ist von 1902.", "Kaynak su 60 dereceye ısıtılır.",
+        "Le texte date de 1902, pas de 1904.", "« Je ne peux pas soulever cette enclume », dit-il.", "El texto es de 1902.",
+        "No, nunca se calienta a más de 60 °C.",
     ],
 )  # fmt: skip
 def test_answers_that_sound_like_refusals(text):
@@ -72,6 +78,20 @@ def test_answers_that_sound_like_refusals(text):
 )
 def test_verdicts_are_read_strictly(text, verdict):
     assert groundedness.read_verdict(text) == verdict
+
+
+@pytest.mark.parametrize("language", prompts.PROMPTS)
+def test_refusals_are_told_from_answers_in_every_language(language):
+    """On the replies that are published with their labels: no answer is taken for a refusal, and most refusals are found."""
+    row = handcheck.refusals(PROJECT / "data/handbook/refusals.csv", "XX").set_index("language").loc[language]
+    assert row["wrong"] == 0 and row["found"] >= 4 and row["declines"] == row["answers"] == 6
+
+
+def test_labelled_refusals_that_cannot_be(tmp_path):
+    assert handcheck.refusals(tmp_path / "none.csv", "XX").empty
+    (tmp_path / "r.csv").write_text("language,text,declined\nen,No.,maybe\n")
+    with pytest.raises(BadInput, match="r.csv: needs the columns language, text and declined, which is yes or no"):
+        handcheck.refusals(tmp_path / "r.csv", "XX")
 
 
 # Prompts
@@ -102,7 +122,11 @@ def test_a_study_asks_in_its_own_words():
     ("language", "own", "message"),
     [
         ("xx", {}, "language: no prompts in 'xx'; known: en, tr, de, fr, es"),
-        ("en", {"answer": "{passages} {question}"}, "prompts: answer lacks {sentinel}; it needs {sentinel}, {passages}, {question}"),
+        (
+            "en",
+            {"answer": "{passages} {question}"},
+            "prompts: answer lacks {sentinel}; it needs {sentinel}, {passages}, {question}",
+        ),
         ("en", {"judge": "{passages} {question} {gold}"}, "prompts: judge lacks {answer}; it needs"),
         ("en", {"answer": "{sentinel} {passages} {question} {lang}"}, "prompts: answer has {lang}, which is no place"),
         ("en", {"anwser": "x"}, "prompts: unknown 'anwser' (did you mean 'answer'?)"),
@@ -171,6 +195,21 @@ def test_a_name_that_no_passage_has_is_not_supported():
     assert not CHECKER.supported("The old clock of the tower was mended by Fischer.", passages)
 
 
+def test_the_checker_reads_negation_in_every_language_of_the_prompts():
+    for language, plain, denied in (
+        ("en", "It rises.", "It does not rise."), ("tr", "Su sıcak.", "Su sıcak değil."), ("de", "Der Teig geht.", "Der Teig geht nicht."),
+        ("fr", "La pâte lève.", "La pâte ne lève pas."), ("es", "La masa sube.", "La masa no sube."),
+    ):  # fmt: skip
+        assert (
+            language in prompts.PROMPTS
+            and not answering.negated(plain, language)
+            and answering.negated(denied, language)
+        )
+        assert not answering.Checker(language).supported(denied, (plain,))
+    with pytest.raises(BadInput, match="no negation in 'xx'; known: en, tr, de, fr, es"):
+        answering.Checker("xx")
+
+
 @pytest.mark.parametrize(
     ("answer", "conveys"),
     [
@@ -186,6 +225,9 @@ def test_what_an_answer_conveys(answer, conveys):
 
 
 def test_numbers_as_they_are_meant():
+    assert answering.numbers("drei, 4 oder zwölf", "de") == {"3", "4", "12"} and answering.numbers("üç bir", "tr") == {
+        "3"
+    }
     assert answering.numbers("1,200 and 0.50, 7,5 and three; 2024") == {"1200", "0.5", "7.5", "3", "2024"}
 
 
@@ -296,15 +338,26 @@ def test_declining_everything_does_not_win():
 def test_a_judge_that_wavers_is_found():
     rows = rows_of(*[(RETRIEVED, GIVEN, YES)] * 3)
     cases = [case("q0"), case("q1"), case("q2")]
-    wavers = Says({"q0": [YES, YES, WRONG], "q1": [YES, Judgement("judge_failed"), YES], "q2": [YES, *[Judgement("failed")] * 2]})
+    wavers = Says(
+        {"q0": [YES, YES, WRONG], "q1": [YES, Judgement("judge_failed"), YES], "q2": [YES, *[Judgement("failed")] * 2]}
+    )
     again = groundedness.judge_again(cases, rows, wavers, 3, 10).set_index("query_id")
-    assert again["same"].to_dict() == {"q0": False, "q1": True, "q2": None} and again["verdicts"].to_dict() == {"q0": 3, "q1": 2, "q2": 1}
+    assert again["same"].to_dict() == {"q0": False, "q1": True, "q2": None} and again["verdicts"].to_dict() == {
+        "q0": 3,
+        "q1": 2,
+        "q2": 1,
+    }
     told = generation.consistency(cases, labelled(rows)[0], [wavers], 3, 10)
-    assert told["way"].tolist() == ["asked again", "passages reversed"] and told["status"].tolist() == ["ok", "not applicable"]
+    assert told["way"].tolist() == ["asked again", "passages reversed"] and told["status"].tolist() == [
+        "ok",
+        "not applicable",
+    ]
     row = told.iloc[0]
-    assert (row["same"], row["compared"], row["alone"], row["changed"]) == (1, 2, 1, "q0") and row["low"] < 0.5 < row["high"]
+    assert (row["same"], row["compared"], row["alone"], row["changed"]) == (1, 2, 1, "q0") and row["low"] < 0.5 < row[
+        "high"
+    ]
     shown = answertables.consistency(told).set_index("way")["same verdict"]
-    assert shown.tolist() == ["1 of 2 (50.0%)", "not applicable"]
+    assert shown.tolist() == ["1 of 2 [0.09, 0.91]", "not applicable"]
 
 
 class LikesTheFirst:
@@ -455,12 +508,23 @@ def test_further_judges_are_held_against_the_same_labels():
     whole, _ = labelled(rows, q0=(True, True), q1=(True, True))
     other = Says({"q0": WRONG, "q1": Judgement("judge_failed")})
     other.name = "second"
-    told = handcheck.confusion(generation.opinions(whole, [case("q0"), case("q1")], [other])).set_index(["judge", "verdict"])
+    told = handcheck.confusion(generation.opinions(whole, [case("q0"), case("q1")], [other])).set_index(
+        ["judge", "verdict"]
+    )
     assert told.loc[("table", "answers"), ["both yes", "label yes", "n", "no verdict"]].tolist() == [1, 1, 2, 0]
     assert told.loc[("second", "answers"), ["both yes", "label yes", "n", "no verdict"]].tolist() == [0, 1, 1, 1]
     said = answertables.judge_sentence(told.reset_index())
-    assert "table agrees with 1 of 2 labels" in said and "second agrees with 0 of 1 labels" in said and "no verdict on 1" in said
+    assert (
+        "table gives a verdict on 2 of 2, of which 1 agree" in said
+        and "second gives a verdict on 1 of 2, of which 0 agree" in said
+    )
     assert answertables.judge_errors(told.reset_index(), {"gguf": "how"})["judge"].tolist()[-1] == "gguf: not run"
+    assert answertables.judge_errors(told.reset_index(), {})["agree"].tolist() == [
+        "2 of 2",
+        "1 of 2",
+        "1 of 1",
+        "0 of 1",
+    ]
     none = handcheck.confusion(generation.opinions(labelled(rows)[0], [], [other]))
     assert none.empty and answertables.judge_sentence(none) == ""
 
@@ -523,7 +587,14 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 
 
 def setting_of(folder, **more):
-    given = {"endpoints": {}, "gguf": "", "language": "en", "sentinel": "X", "seed": 1, "prompts": prompts.PROMPTS["en"]}
+    given = {
+        "endpoints": {},
+        "gguf": "",
+        "language": "en",
+        "sentinel": "X",
+        "seed": 1,
+        "prompts": prompts.PROMPTS["en"],
+    }
     return generation.Setting(folder, folder, **given | more)
 
 
@@ -550,8 +621,14 @@ def test_a_model_that_is_not_installed_says_how(tmp_path, monkeypatch):
     ("module", "told"),
     [
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", r"crashes here \(signal 11\).*GGML_NATIVE=OFF"),
-        ("import surely_not_installed", "cannot run tiny.gguf .ModuleNotFoundError: No module named 'surely_not_installed'"),
-        ("def Llama(**more): raise ValueError('Failed to load model from file')", "cannot run tiny.gguf .ValueError: Failed to load"),
+        (
+            "import surely_not_installed",
+            "cannot run tiny.gguf .ModuleNotFoundError: No module named 'surely_not_installed'",
+        ),
+        (
+            "def Llama(**more): raise ValueError('Failed to load model from file')",
+            "cannot run tiny.gguf .ValueError: Failed to load",
+        ),
     ],
 )
 def test_a_library_that_crashes_is_a_state(tmp_path, monkeypatch, module, told):
@@ -560,7 +637,9 @@ def test_a_library_that_crashes_is_a_state(tmp_path, monkeypatch, module, told):
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(gguf.importlib.util, "find_spec", lambda name: object())
-    made = generation.generators(["extractive", "gguf"], [case("q")], ["some text"], setting_of(tmp_path, gguf="tiny.gguf"))
+    made = generation.generators(
+        ["extractive", "gguf"], [case("q")], ["some text"], setting_of(tmp_path, gguf="tiny.gguf")
+    )
     assert list(made.ready) == ["extractive"]
     assert re.search(told, made.states["gguf"][1]) and "\n" not in made.states["gguf"][1]
 
@@ -584,7 +663,10 @@ class Llama:
         assert temperature == 0 and stop == ["\n"] and len(prompt) + max_tokens <= 512
         assert self.prompts.pop() is None, "a reply depends on nothing that was asked before"
         self.prompts.append("".join(prompt))
-        return {"choices": [{"text": self.says("".join(prompt))}], "usage": {"prompt_tokens": len(prompt), "completion_tokens": 4}}
+        return {
+            "choices": [{"text": self.says("".join(prompt))}],
+            "usage": {"prompt_tokens": len(prompt), "completion_tokens": 4},
+        }
 
 
 @pytest.fixture
@@ -604,8 +686,13 @@ def test_a_local_model_goes_on_and_is_asked_once(local):
     assert (one.model.tally.replies, one.model.tally.kept, one.model.tally.cut) == (2, 1, 2)
     again = groundedness.LocalGenerator(local(), prompts.led_on("en"), "XX")
     assert again.answer(long).text == "About 9 o'clock." and len(Llama.prompts) == 1
-    assert again.model.tally.seconds == pytest.approx(one.model.tally.seconds / 2) and again.model.tally.completion_tokens == 4
-    german = groundedness.LocalGenerator(local(), prompts.led_on("de"), "XX").answer(Case("q", "Wann?", "human", RETRIEVED, (), ("x",)))
+    assert (
+        again.model.tally.seconds == pytest.approx(one.model.tally.seconds / 2)
+        and again.model.tally.completion_tokens == 4
+    )
+    german = groundedness.LocalGenerator(local(), prompts.led_on("de"), "XX").answer(
+        Case("q", "Wann?", "human", RETRIEVED, (), ("x",))
+    )
     assert german.state == "answered" and Llama.prompts[-1].endswith("\nFrage: Wann?\nAntwort:")
     with pytest.raises(BadInput, match="tiny.gguf: a question of .* leaves no room for passages"):
         one.answer(Case("q", "When? " * 100, "human", RETRIEVED, (), ("x",)))
@@ -624,7 +711,11 @@ def test_a_local_judge_is_shown_verdicts_and_none_is_made_up(local, monkeypatch,
     model = local()
     model._setting["n_ctx"] = 2048
     monkeypatch.setattr(Llama, "__init__", lambda self, **more: None)
-    monkeypatch.setattr(Llama, "create_completion", lambda self, prompt, **more: Llama.prompts.append("".join(prompt)) or {"choices": [{"text": reply}]})
+    monkeypatch.setattr(
+        Llama,
+        "create_completion",
+        lambda self, prompt, **more: Llama.prompts.append("".join(prompt)) or {"choices": [{"text": reply}]},
+    )
     judge = groundedness.LocalJudge(model, prompts.led_on("en"), "(none)")
     got = judge.judge(case("q", quotes=()), "Three\nhours.")
     assert (got.state, (got.supported, got.answers), got.attempts) == (state, verdict, 1)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localeval.chunking import sentences
+from localeval.records import BadInput, near
 from localeval.tokens import STOP_WORDS, fold, words
 
 SHORTEST = 3  # words; a shorter sentence is a heading or a scrap
@@ -93,38 +94,36 @@ def calibrate(scores: Sequence[float], good: Sequence[bool]) -> float:
 # The deterministic checker
 
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-NUMBER_WORDS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+NUMBER_WORDS = {  # where "one" is mostly an article, it is left out
+    language: {word: str(number) for number, word in enumerate(text.split())}
+    for language, text in {
+        "en": "zero one two three four five six seven eight nine ten eleven twelve",
+        "tr": "sıfır - iki üç dört beş altı yedi sekiz dokuz on",
+        "de": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+        "fr": "zéro - deux trois quatre cinq six sept huit neuf dix onze douze",
+        "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    }.items()
+}
 NEGATION = {
     "en": re.compile(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n['’]t)\b", re.I),
     "tr": re.compile(r"\b(?:değil\w*|yok\w*|hiç\w*|asla|\w+(?:ma|me)(?:z|dı|di|mış|miş|yor)\w*)\b", re.I),
     "de": re.compile(r"\b(?:nicht|kein\w*|nie|niemals|nichts|ohne|weder)\b", re.I),
+    "fr": re.compile(r"\b(?:pas|jamais|aucune?|rien|sans|ni)\b", re.I),
+    "es": re.compile(r"\b(?:no|nunca|jamás|ning[uú]n\w*|nada|sin|ni|tampoco)\b", re.I),
 }
 NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-ZÀ-ÖØ-Þİ][\w’'-]{2,}")
 ENOUGH = 0.6  # share of a claim's words that one place of a passage must hold
 SUBSTANCE = 0.5  # share of a quote's words that an answer must hold to convey it
 
 
-def numbers(text: str) -> set[str]:
+def numbers(text: str, language: str = "en") -> set[str]:
     """Numbers as they are meant: `1,200` is 1200, `0.50` is 0.5, `three` is 3."""
+    named = NUMBER_WORDS.get(language, {})
     found = set()
     for match in NUMBER.finditer(text):
         plain = re.sub(r",(?=\d{3}\b)", "", match[0]).replace(",", ".")
         found.add(plain.rstrip("0").rstrip(".") if plain.count(".") == 1 else plain)
-    return found | {str(NUMBER_WORDS.index(word)) for word in words(text) if word in NUMBER_WORDS}
+    return found | {named[word] for word in words(text) if word in named}
 
 
 def names(text: str) -> set[str]:
@@ -133,8 +132,7 @@ def names(text: str) -> set[str]:
 
 
 def negated(text: str, language: str = "en") -> bool:
-    pattern = NEGATION.get(language, NEGATION["en"])
-    return len(pattern.findall(text)) % 2 == 1
+    return len(NEGATION[language].findall(text)) % 2 == 1
 
 
 def flat(text: str) -> str:
@@ -152,6 +150,13 @@ class Checker:
     name: str = "rule checker"
     family: str = "rules that match words"
 
+    def __post_init__(self):
+        if self.language not in NEGATION:
+            known = ", ".join(NEGATION)
+            raise BadInput(
+                f"language: the checker knows no negation in {self.language!r}{near(self.language, NEGATION)}; known: {known}"
+            )
+
     def supported(self, answer: str, passages: Sequence[str]) -> bool:
         claims = [answer[start:end] for start, end in sentences(answer)]
         return bool(claims) and all(any(self._stated(claim, passage) for passage in passages) for claim in claims)
@@ -165,7 +170,7 @@ class Checker:
     def _same(self, claim: str, place: str) -> bool:
         held, wanted = set(content(place, self.language)), set(content(claim, self.language))
         enough = bool(wanted) and len(wanted & held) / len(wanted) >= ENOUGH
-        stated = numbers(claim) <= numbers(place) and names(claim) <= {
+        stated = numbers(claim, self.language) <= numbers(place, self.language) and names(claim) <= {
             fold(word) for word in re.findall(r"[\w’'-]+", place)
         }
         return enough and stated and negated(claim, self.language) == negated(place, self.language)
@@ -179,6 +184,6 @@ class Checker:
             return True
         wanted = set(content(quote, self.language))
         share = len(wanted & set(content(answer, self.language))) / len(wanted) if wanted else 0.0
-        figures = numbers(quote)
-        agrees = not figures or bool(figures & numbers(answer))
+        figures = numbers(quote, self.language)
+        agrees = not figures or bool(figures & numbers(answer, self.language))
         return share >= SUBSTANCE and agrees and negated(answer, self.language) == negated(quote, self.language)

@@ -70,14 +70,19 @@ def auroc_best(useful: pd.DataFrame) -> str:
 
 def floors(rows: pd.DataFrame) -> pd.DataFrame:
     """`abstention.selective` to read: what each floor leaves, with the answers behind it."""
-    frame = rows[["system"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame = _by_signal(rows)
     frame["floor"] = rows["floor"].map("{:.2f}".format)
     frame["threshold"] = _thresholds(rows)
     frame["answered"] = _of(rows["answered"], rows["state"])
     frame["coverage"] = [None if pd.isna(share) else f"{share:.0%}" for share in rows["coverage"]]
     frame["accuracy"] = interval(rows["accuracy"], rows["low"], rows["high"])
-    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    frame["unanswerable answered"] = _counts(rows["false_answers"], rows["unanswerable"])
     return frame
+
+
+def _by_signal(rows: pd.DataFrame) -> pd.DataFrame:
+    """A column that names a system with its signal."""
+    return pd.DataFrame({"system": rows["system"] + " by " + rows["signal"].str.replace("_", " ")})
 
 
 def _of(counts: pd.Series, states: pd.Series) -> list[str]:
@@ -88,22 +93,31 @@ def _of(counts: pd.Series, states: pd.Series) -> list[str]:
     ]
 
 
-def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
-    """ "3 of 32 (9.4%)"; nothing where the count is not defined, "none asked" where there was nothing to count."""
+def _counts(counts: pd.Series, totals: pd.Series, share: str = "") -> list[str | None]:
+    """ "3 of 32"; nothing where the count is not defined, "none asked" where there was nothing to count. share: how it is added."""
     return [
-        "none asked" if not total else None if pd.isna(count) else f"{count:.0f} of {total:.0f} ({count / total:.1%})"
+        "none asked"
+        if not total
+        else None
+        if pd.isna(count)
+        else f"{count:.0f} of {total:.0f}{share.format(count / total)}"
         for count, total in zip(counts, totals, strict=True)
     ]
 
 
+def _share(counts: pd.Series, totals: pd.Series) -> list[str | None]:
+    """ "3 of 32 (9.4%)", else as `_counts`."""
+    return _counts(counts, totals, " ({:.1%})")
+
+
 def certified(rows: pd.DataFrame) -> pd.DataFrame:
     """`abstention.certified` of one kind of risk to read: a row a system and fold."""
-    frame = rows[["system"]].assign(signal=rows["signal"].str.replace("_", " "))
+    frame = _by_signal(rows)
     frame["chosen on"] = [f"fold {fold}: {n}" for fold, n in zip(rows["fold"], rows["chosen_on"], strict=True)]
     frame["threshold"] = _thresholds(rows)
-    frame["answered elsewhere"] = _share(rows["answered"], rows["held_out"])
+    frame["answered elsewhere"] = _counts(rows["answered"], rows["held_out"])
     frame["observed risk"] = interval(rows["observed"], rows["low"], rows["high"])
-    frame["unanswerable answered"] = _share(rows["false_answers"], rows["unanswerable"])
+    frame["unanswerable answered"] = _counts(rows["false_answers"], rows["unanswerable"])
     return frame.assign(holds=rows["holds"])
 
 
@@ -111,11 +125,11 @@ def fusion_rows(useful: pd.DataFrame, few: pd.DataFrame) -> pd.DataFrame:
     """Fusion rules as rows to read: `abstention.abstention` beside `abstention.at_coverage`."""
     whole = useful.merge(few, on=["system", "signal"], suffixes=("", "_few"))
     frame = pd.DataFrame({"fusion": whole["system"], "signal": whole["signal"].str.replace("_", " ")})
-    frame["right of all"] = _share(whole["correct"], whole["n"])
+    frame["right of all"] = _counts(whole["correct"], whole["n"])
     frame["gained"] = interval(whole["gained"], whole["gained_low"], whole["gained_high"])
     frame["AUROC"] = interval(whole["auroc"], whole["auroc_low"], whole["auroc_high"])
-    frame["right of the most certain"] = _share(whole["correct_few"], whole["answered"])
-    frame["accuracy there"] = interval(whole["accuracy"], whole["low"], whole["high"])
+    frame["right of the most certain"] = _counts(whole["correct_few"], whole["answered"])
+    frame["share of them"] = interval(whole["accuracy"], whole["low"], whole["high"])
     return frame
 
 
@@ -149,55 +163,121 @@ def certified_sentence(rows: pd.DataFrame, allowed: float, error: float) -> str:
 
 
 def rate_rows(rates: pd.DataFrame) -> pd.DataFrame:
-    """`groundedness.rates` to read, each with its denominator."""
-    frame = rates[["generator", "judge", "origin", "population"]].copy()
-    frame["rate"] = rates["rate"].str.replace("_", " ")
-    frame["value"] = interval(rates["value"], rates["low"], rates["high"])
-    frame["count"] = [f"{count} of {n}" for count, n in zip(rates["count"], rates["n"], strict=True)]
-    return frame.assign(over=rates["over"])
+    """`groundedness.rates` of one judge to read: a row a rate with its denominator, a column a generator."""
+    shown = interval(rates["value"], rates["low"], rates["high"])
+    cells = [
+        f"{text} ({count} of {n})" if n else None
+        for text, count, n in zip(shown, rates["count"], rates["n"], strict=True)
+    ]
+    rates = rates.assign(over=rates["population"] + ", " + rates["over"])
+    keys = ["origin", "rate", "over"]
+    wide = rates[[*keys, "generator"]].assign(cell=cells).pivot(index=keys, columns="generator", values="cell")
+    order = pd.MultiIndex.from_frame(rates[keys].drop_duplicates())
+    wide = (
+        wide.reindex(index=order, columns=list(dict.fromkeys(rates["generator"])))
+        .reset_index()
+        .rename_axis(columns=None)
+    )
+    return wide.assign(rate=wide["rate"].str.replace("_", " "), over=wide.pop("over"))
+
+
+def ended(states: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.states` of one judge to read."""
+    return states.drop(columns="judge").rename(columns=lambda name: name.replace("_", " "))
+
+
+def stages(left: pd.DataFrame) -> pd.DataFrame:
+    """`groundedness.waterfall` of one generator to read: a row a stage, a column an origin and group."""
+    names = [f"{row['origin']}, {str(row['group']).replace('_', ' ')}" for row in left.to_dict("records")]
+    counts = left.drop(columns=["generator", "origin", "group"]).set_axis(names).T
+    return counts.rename_axis("stage").reset_index()
+
+
+def others_sentence(rates: pd.DataFrame, first: str, origin: str) -> str:
+    """What generators beside the first one do, and how often they decline; empty where there are none."""
+    said = []
+    for name, own in rates.groupby("generator", sort=False):
+        if name != first:
+            counts = own.set_index("rate")["count"]
+            declined = [counts[kind] for kind in counts.index if kind.startswith("abstained")]
+            asked = sum(declined) + sum(counts[kind] for kind in counts.index if kind.startswith("answered"))
+            said.append(
+                f"{name} declines {sum(declined)} of {asked} {origin} questions. {groundedness_sentence(own, origin)}"
+            )
+    return " ".join(said)
+
+
+def refusals(rows: pd.DataFrame) -> pd.DataFrame:
+    """`handcheck.refusals` to read."""
+    frame = rows[["language"]].assign(**{"refusals found": _share(rows["found"], rows["declines"])})
+    return frame.assign(**{"answers taken for refusals": _share(rows["wrong"], rows["answers"])})
+
+
+def family_sentence(who: pd.DataFrame) -> str:
+    """A warning where a judge is of the generator's family, with both names; else nothing."""
+    pairs = [f"{row['judge']} judges {row['generator']}" for row in who[who["same family"] == "yes"].to_dict("records")]
+    return f"Warning: {'; '.join(pairs)}, a model of its own family, which judges tend to prefer." if pairs else ""
 
 
 def judge_errors(rows: pd.DataFrame, untold: Mapping[str, str]) -> pd.DataFrame:
     """`handcheck.confusion` to read; a judge that could not run has its state. untold: name -> what it would take."""
-    frame = rows[["judge"]].assign(verdict=rows["verdict"].map({"supported": "supported", "answers": "answers the question"}))
-    frame = frame.assign(**{name: rows[name] for name in ("both yes", "judge yes", "label yes", "both no", "no verdict")})
-    frame = frame.rename(columns={"judge yes": "only judge yes", "label yes": "only label yes"})
-    frame["agreement"] = _share(rows["both yes"] + rows["both no"], rows["n"])
+    names = {
+        "both yes": "both yes",
+        "judge yes": "judge only",
+        "label yes": "label only",
+        "both no": "both no",
+        "no verdict": "no verdict",
+    }
+    frame = rows[["judge", "verdict"]].assign(**{title: rows[name].astype("Int64") for name, title in names.items()})
+    frame["agree"] = _counts(rows["both yes"] + rows["both no"], rows["n"])
     frame["kappa"] = interval(rows["kappa"], rows["kappa_low"], rows["kappa_high"])
-    return pd.concat([frame, pd.DataFrame({"judge": [f"{name}: not run" for name in untold]})], ignore_index=True)
+    whole = frame.reindex(range(len(frame) + len(untold)))
+    whole.loc[len(frame) :, "judge"] = [f"{name}: not run" for name in untold]
+    return whole
 
 
 def judge_sentence(rows: pd.DataFrame) -> str:
     """How every judge agrees with the labels on what an answer answers, in one sentence; empty without labels."""
     parts = []
     for row in rows[rows["verdict"] == "answers"].to_dict("records"):
-        if row["n"] + row["no verdict"]:
-            kappa = "not defined" if pd.isna(row["kappa"]) else interval(row["kappa"], row["kappa_low"], row["kappa_high"])
-            agreed = row["both yes"] + row["both no"]
-            said = f"{row['judge']} agrees with {agreed} of {row['n']} labels on whether the question is answered (kappa {kappa})"
-            parts.append(said + (f", and gives no verdict on {row['no verdict']}" if row["no verdict"] else ""))
-    return "; ".join(parts) + "." if parts else ""
+        asked = row["n"] + row["no verdict"]
+        if asked:
+            kappa = (
+                "not defined" if pd.isna(row["kappa"]) else interval(row["kappa"], row["kappa_low"], row["kappa_high"])
+            )
+            given = f"gives a verdict on {row['n']} of {asked}"
+            agreed = (
+                f", of which {row['both yes'] + row['both no']} agree with the label (kappa {kappa})"
+                if row["n"]
+                else ""
+            )
+            parts.append(f"{row['judge']} {given}{agreed}")
+    return f"Asked whether a labelled answer answers its question: {'; '.join(parts)}." if parts else ""
 
 
 def consistency(rows: pd.DataFrame) -> pd.DataFrame:
     """`generation.consistency` to read: a row a judge and way."""
-    same = pd.Series(_share(rows["same"], rows["compared"]), rows.index, dtype=object)
+    told = [
+        f"{same:.0f} of {n:.0f} [{low:.2f}, {high:.2f}]"
+        for same, n, low, high in rows[["same", "compared", "low", "high"]].to_numpy(float)
+    ]
+    same = pd.Series(told, rows.index, dtype=object)
     same = same.mask(rows["compared"] == 0, "no second verdict").mask(rows["status"] != "ok", rows["status"])
     frame = rows[["judge", "way"]].assign(**{"same verdict": same})
-    frame["interval"] = [span(low, high, undefined="") for low, high in zip(rows["low"], rows["high"], strict=True)]
-    return frame.assign(**{"without a second verdict": rows["alone"].astype("Int64"), "not the same": rows["changed"]})
+    return frame.assign(**{"no second verdict": rows["alone"].astype("Int64"), "not the same": rows["changed"]})
 
 
-def spent(tallies: Mapping[str, object]) -> pd.DataFrame:
-    """What each model took, over all replies that this page rests on, whenever they were made. tallies: name -> `replies.Tally`."""
+def spent(tallies: Mapping[str, Mapping]) -> pd.DataFrame:
+    """What each model took, over all replies that this page rests on, whenever they were made. tallies: of `generation.spent`."""
+    counted = lambda one: (
+        (None, None) if one["uncounted"] == one["replies"] else (one["prompt_tokens"], one["completion_tokens"])
+    )
     return pd.DataFrame(
         [
-            (name, t.replies, t.prompt_tokens if t.uncounted < t.replies else None, t.completion_tokens if t.uncounted < t.replies else None,
-             t.uncounted, t.cut, t.seconds / t.replies if t.replies else None, t.seconds)
-            for name, t in tallies.items()
+            (name, one["replies"], one["uncounted"], *counted(one), one["cut"], one["seconds"] / one["replies"])
+            for name, one in tallies.items() if one["replies"]
         ],
-        columns=["model", "replies", "tokens read", "tokens written", "replies without a count", "prompts cut to fit", "seconds a reply",
-                 "seconds in all"],
+        columns=["model", "replies", "without a count", "tokens read", "tokens written", "prompts cut to fit", "seconds a reply"],
     )  # fmt: skip
 
 

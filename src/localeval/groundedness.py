@@ -200,7 +200,13 @@ class LocalGenerator:
     """A base model on this machine: it is never told that it may decline, and answers whatever it is asked."""
 
     def __init__(self, model: LocalModel, examples: texts.Examples, sentinel: str):
-        self.name, self.family, self.model, self._examples, self._sentinel = model.name, model.family, model, examples, sentinel
+        self.name, self.family, self.model, self._examples, self._sentinel = (
+            model.name,
+            model.family,
+            model,
+            examples,
+            sentinel,
+        )
 
     def answer(self, case: Case) -> Answer:
         passage, asked, _, answer, _ = self._examples.words
@@ -216,7 +222,13 @@ class LocalJudge:
     reads_in_order = True
 
     def __init__(self, model: LocalModel, examples: texts.Examples, nothing: str):
-        self.name, self.family, self.model, self._examples, self._nothing = model.name, model.family, model, examples, nothing
+        self.name, self.family, self.model, self._examples, self._nothing = (
+            model.name,
+            model.family,
+            model,
+            examples,
+            nothing,
+        )
 
     def judge(self, case: Case, answer: str, repeat: int = 0) -> Judgement:
         passage, *words = self._examples.words
@@ -429,33 +441,36 @@ LOST = {
 
 
 def furthest(rows: pd.DataFrame, graded: Sequence[Graded], k: int, lost_in_text: Sequence[str] = ()) -> pd.DataFrame:
-    """How far each answerable question came, for the rows of one generator and judge. Columns: query_id, origin, passed (number of
-    STAGES), lost (the first stage it did not pass, "no verdict", or "" for none).
+    """How far each answerable question came with every generator, for the rows of one judge. Columns: generator, query_id, origin, passed
+    (number of STAGES), lost (the first stage it did not pass, "no verdict", or "" for none).
 
     A question passes a retrieval stage with any of its evidence; an answer without the evidence in the passages is not a way round.
     """
-    by_id, found = rows.set_index("query_id").to_dict("index"), []
-    for one in graded:
-        if one.query_id in by_id and one.status in ("scored", "unreachable"):
-            row, first = by_id[one.query_id], min((rank for rank, gain in one.gains if gain > 0), default=0)
+    by_id, found = {one.query_id: one for one in graded}, []
+    for row in rows.to_dict("records"):
+        one = by_id.get(row["query_id"])
+        if one and one.status in ("scored", "unreachable"):
+            first = min((rank for rank, gain in one.gains if gain > 0), default=0)
             checks = [one.query_id not in lost_in_text, one.status == "scored", first > 0, 0 < first <= k]
             checks += [row["state"] == "answered", row["supported"] is True, row["answers"] is True]
             passed = next((place for place, check in enumerate(checks) if not check), len(STAGES))
             lost = STAGES[passed] if passed < len(STAGES) else ""
             broke = row["state"] not in ("answered", "declined") or row["judged"] not in ("judged", "")
-            found.append((one.query_id, row["origin"], passed, "no verdict" if broke and passed >= 4 else lost))
-    return pd.DataFrame(found, columns=["query_id", "origin", "passed", "lost"])
+            found.append(
+                (row["generator"], one.query_id, row["origin"], passed, "no verdict" if broke and passed >= 4 else lost)
+            )
+    return pd.DataFrame(found, columns=["generator", "query_id", "origin", "passed", "lost"])
 
 
 def waterfall(far: pd.DataFrame, by: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Questions left after each stage, by origin and by a group of questions. by: query id -> group. Columns: origin, group,
-    questions, the STAGES, no verdict."""
+    """Questions left after each stage, by generator, origin and a group of questions. by: query id -> group. Columns: generator, origin,
+    group, questions, the STAGES, no verdict."""
     groups = far["query_id"].map(by) if by is not None else "all"
     rows = []
-    for (origin, group), part in far.assign(group=groups).groupby(["origin", "group"], sort=False):
+    for keys, part in far.assign(group=groups).groupby(["generator", "origin", "group"], sort=False):
         left = [int((part["passed"] > place).sum()) for place in range(len(STAGES))]
-        rows.append((origin, group, len(part), *left, int((part["lost"] == "no verdict").sum())))
-    return pd.DataFrame(rows, columns=["origin", "group", "questions", *STAGES, "no verdict"])
+        rows.append((*keys, len(part), *left, int((part["lost"] == "no verdict").sum())))
+    return pd.DataFrame(rows, columns=["generator", "origin", "group", "questions", *STAGES, "no verdict"])
 
 
 def losses(far: pd.DataFrame, queries: Sequence[Query], groups: Mapping[str, str]) -> pd.DataFrame:
@@ -463,7 +478,9 @@ def losses(far: pd.DataFrame, queries: Sequence[Query], groups: Mapping[str, str
     texts = {query.query_id: query.text for query in queries}
     order = {stage: place for place, stage in enumerate(LOST)}
     gone = far[far["lost"] != ""].sort_values("lost", key=lambda column: column.map(order), kind="stable")
-    frame = gone.assign(question=gone["query_id"].map(texts), **{"class": gone["query_id"].map(groups)})
+    frame = gone.assign(
+        question=gone["query_id"].map(texts), **{"class": gone["query_id"].map(groups).str.replace("_", " ")}
+    )
     return frame.assign(lost=frame["lost"].map(LOST))[["lost", "origin", "class", "query_id", "question"]].reset_index(
         drop=True
     )

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from localeval import abstention
-from localeval.groundedness import RATES, UNANSWERABLE, Case, denominator
+from localeval.groundedness import RATES, UNANSWERABLE, Case, denominator, read_answer
 from localeval.records import BadInput
 
 LABELS = ("query_id", "answer_id", "supported", "answers_question", "by", "note")
@@ -99,11 +99,32 @@ def read_labels(path: Path) -> pd.DataFrame:
     return frame.assign(by=frame["by"].str.strip() if "by" in frame.columns else "")[list(LABELS[:5])]
 
 
+def refusals(path: Path, sentinel: str) -> pd.DataFrame:
+    """The detector of refusals against replies that were labelled by hand, a row a language. The file has the columns language, text,
+    declined (yes or no). Columns: language, found, declines, wrong, answers: of the declines how many it found, of the answers
+    how many it took for one. No rows where there is no file."""
+    if not path.is_file():
+        return pd.DataFrame(columns=["language", "found", "declines", "wrong", "answers"])
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    if not {"language", "text", "declined"} <= set(frame.columns) or not frame["declined"].isin(WORDS).all():
+        raise BadInput(f"{path}: needs the columns language, text and declined, which is yes or no in every line")
+    told = [read_answer(text, sentinel).state == "declined" for text in frame["text"]]
+    frame = frame.assign(told=told, declined=frame["declined"].map(WORDS).astype(bool))
+    cells = lambda part, label: (
+        int(part.loc[part["declined"] == label, "told"].sum()),
+        int((part["declined"] == label).sum()),
+    )
+    rows = [(name, *cells(part, True), *cells(part, False)) for name, part in frame.groupby("language", sort=False)]
+    return pd.DataFrame(rows, columns=["language", "found", "declines", "wrong", "answers"])
+
+
 def matched(rows: pd.DataFrame, labels: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """The judged rows with human_supported and human_answers where a label speaks of the same answer, and how many labels speak of
     none of them."""
     ids = rows["answer"].map(answer_id)
-    named = labels.drop(columns="by", errors="ignore").rename(columns={name: f"human_{column}" for name, column in VERDICTS.items()})
+    named = labels.drop(columns="by", errors="ignore").rename(
+        columns={name: f"human_{column}" for name, column in VERDICTS.items()}
+    )
     whole = rows.assign(answer_id=ids).merge(named, on=["query_id", "answer_id"], how="left")
     for column in VERDICTS.values():
         whole[f"human_{column}"] = whole[f"human_{column}"].astype(object).where(whole[f"human_{column}"].notna(), None)
@@ -126,7 +147,18 @@ def confusion(whole: pd.DataFrame) -> pd.DataFrame:
             agree, base = ((cells[0] + cells[3]) / n, (cells[0] + cells[2]) / n) if n else (math.nan, math.nan)
             known = (kappa(np.array([cells]))[0], *_kappa_interval(cells))
             rows.append((judge, column, *cells, n, len(labelled) - n, agree, *known, base))
-    names = ["judge", "verdict", "both yes", "judge yes", "label yes", "both no", "n", "no verdict", "agreement", "kappa"]
+    names = [
+        "judge",
+        "verdict",
+        "both yes",
+        "judge yes",
+        "label yes",
+        "both no",
+        "n",
+        "no verdict",
+        "agreement",
+        "kappa",
+    ]
     return pd.DataFrame(rows, columns=[*names, "kappa_low", "kappa_high", "base rate"])
 
 

@@ -43,19 +43,20 @@ PROMPTS = {
         "nothing": "(belgelerde yanıt yok)",
     },
     "de": {
-        "answer": "Beantworte die Frage nur anhand der nummerierten Passagen und in höchstens zwei Sätzen. Rate nicht und füge nichts "
-        "Eigenes hinzu. Steht die Antwort nicht in den Passagen, schreibe genau {sentinel} und sonst nichts.\n\n{passages}\n\n"
+        "answer": "Beantworte die Frage nur anhand der nummerierten Passagen und in höchstens zwei Sätzen. Rate nicht und füge "
+        "nichts Eigenes hinzu. Steht die Antwort nicht in den Passagen, schreibe genau {sentinel} und sonst nichts.\n\n{passages}\n\n"
         "Frage: {question}",
         "judge": "Beurteile die Antwort auf eine Frage. Passagen, auf die sie sich stützen musste:\n\n{passages}\n\nFrage: {question}\n"
-        "Antwort: {answer}\nWas eine richtige Antwort sagt: {gold}\n\nsupported: Jede Aussage der Antwort steht in den Passagen; eine wahre "
-        "Aussage, die dort nicht steht, gilt nicht als belegt. answers_question: Die Antwort gibt den Kern der richtigen Antwort wieder. "
+        "Antwort: {answer}\nWas eine richtige Antwort sagt: {gold}\n\nsupported: Jede Aussage der Antwort steht in den Passagen; eine "
+        "wahre Aussage, die dort nicht steht, gilt nicht als belegt. answers_question: Die Antwort gibt den Kern der richtigen "
+        "Antwort wieder. "
         "Gib genau ein JSON-Objekt aus und sonst nichts: "
         '{"supported": true oder false, "answers_question": true oder false, "reason": "ein Satz"}',
         "nothing": "(die Dokumente enthalten keine Antwort)",
     },
     "fr": {
-        "answer": "Réponds à la question uniquement à partir des passages numérotés, en deux phrases au plus. Ne devine pas et n’ajoute rien "
-        "de toi-même. Si la réponse ne se trouve pas dans les passages, écris exactement {sentinel} et rien d’autre.\n\n{passages}\n\n"
+        "answer": "Réponds à la question uniquement à partir des passages numérotés, en deux phrases au plus. Ne devine pas et n’ajoute "
+        "rien de toi-même. Si la réponse ne se trouve pas dans les passages, écris exactement {sentinel} et rien d’autre.\n\n{passages}\n\n"
         "Question : {question}",
         "judge": "Évalue la réponse donnée à une question. Passages sur lesquels elle devait s’appuyer :\n\n{passages}\n\n"
         "Question : {question}\nRéponse : {answer}\nCe que dit une bonne réponse : {gold}\n\nsupported : chaque affirmation de la réponse "
@@ -65,8 +66,8 @@ PROMPTS = {
         "nothing": "(les documents ne contiennent pas de réponse)",
     },
     "es": {
-        "answer": "Responde a la pregunta solo a partir de los pasajes numerados y en dos frases como máximo. No adivines ni añadas nada por "
-        "tu cuenta. Si la respuesta no está en los pasajes, escribe exactamente {sentinel} y nada más.\n\n{passages}\n\n"
+        "answer": "Responde a la pregunta solo a partir de los pasajes numerados y en dos frases como máximo. No adivines ni añadas nada "
+        "por tu cuenta. Si la respuesta no está en los pasajes, escribe exactamente {sentinel} y nada más.\n\n{passages}\n\n"
         "Pregunta: {question}",
         "judge": "Evalúa la respuesta dada a una pregunta. Pasajes en los que debía apoyarse:\n\n{passages}\n\nPregunta: {question}\n"
         "Respuesta: {answer}\nLo que dice una respuesta correcta: {gold}\n\nsupported: cada afirmación de la respuesta figura en los "

@@ -19,6 +19,9 @@ def key_of(request: dict) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
+TEMPERATURE = 0  # of every request: as little chance as a model allows, which is not none
+
+
 @dataclass
 class Tally:
     """What was used of a model: requests sent now, replies taken from the store, attempts beyond the first; and over all replies, whenever
@@ -40,7 +43,10 @@ class Tally:
         used = reply.get("usage") if isinstance(reply.get("usage"), dict) else {}
         counts = [used.get(name) for name in ("prompt_tokens", "completion_tokens")]
         if all(type(count) is int and count >= 0 for count in counts):
-            self.prompt_tokens, self.completion_tokens = self.prompt_tokens + counts[0], self.completion_tokens + counts[1]
+            self.prompt_tokens, self.completion_tokens = (
+                self.prompt_tokens + counts[0],
+                self.completion_tokens + counts[1],
+            )
         else:
             self.uncounted += 1
         self.replies, self.kept, self.cut = self.replies + 1, self.kept + kept, self.cut + bool(reply.get("cut"))
