@@ -126,32 +126,32 @@ class Thresholds:
     bad_char: float = _of(
         "measured",
         0.03,
-        "digital_noisy: share of unreadable characters; formulas and lists on sound pages have up to 0.026",
+        "digital noisy: share of unreadable characters; formulas and lists on sound pages have up to 0.026",
     )
     lost_ligatures: float = _of(
         "measured",
         0.005,
-        "digital_noisy: share of control characters among Latin letters; print has about one ligature in a hundred, and a "
+        "digital noisy: share of control characters among Latin letters; print has about one ligature in a hundred, and a "
         "font that lost one of them spoils each word with it",
     )
     removed_other: float = _of(
         "measured",
         0.10,
-        "digital_noisy: share of control characters in other scripts, where they are no lost ligatures",
+        "digital noisy: share of control characters in other scripts, where they are no lost ligatures",
     )
     mixed_script: float = _of(
-        "measured", 0.08, "digital_noisy: share of words that mix scripts, from a font read through the wrong table"
+        "measured", 0.08, "digital noisy: share of words that mix scripts, from a font read through the wrong table"
     )
     long_token: float = _of(
-        "measured", 0.25, "digital_noisy: share of overlong words, in text without spaces (Latin only)"
+        "measured", 0.25, "digital noisy: share of overlong words, in text without spaces (Latin only)"
     )
     single_token: float = _of(
-        "measured", 0.25, "digital_noisy: share of single letters, in text with a space after each"
+        "measured", 0.25, "digital noisy: share of single letters, in text with a space after each"
     )
     broken_line: float = _of(
         "measured",
         0.15,
-        "digital_noisy: share of letters in lines of no language, from one font read through the wrong table",
+        "digital noisy: share of letters in lines of no language, from one font read through the wrong table",
     )
     label_lines: float = _of(
         "measured", 0.80, "mixed or uncertain, not noisy: share of short lines, as a drawing's labels have them,"
@@ -165,10 +165,10 @@ class Thresholds:
     )
     letters: float = _of("chosen", 0.50, "and for pages of letters: a table of numbers and units has few vowels")
     good_token: float = _of(
-        "measured", 0.72, "digital_noisy: share of word-like words; the weakest clean Latin page is above"
+        "measured", 0.72, "digital noisy: share of word-like words; the weakest clean Latin page is above"
     )
     vowel: float = _of(
-        "measured", 0.24, "digital_noisy: share of vowels; shifted letters have fewer than any language tried"
+        "measured", 0.24, "digital noisy: share of vowels; shifted letters have fewer than any language tried"
     )
     stopword: float = _of("measured", 0.02, "a page with fewer common words is no prose in a known language, and needs")
     common: float = _of(
