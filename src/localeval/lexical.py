@@ -17,9 +17,7 @@ from localeval.tokens import Tokenise
 
 DELTA = {"plus": 1.0, "l": 0.5}  # the papers' own values
 EPSILON = 0.25  # rank-bm25's: what replaces a negative idf, as a share of the mean idf
-FULL_SHARE = (
-    0.1  # a term in more of the texts than this is kept as a full column too: adding it is a walk in a straight line
-)
+FULL_SHARE = 0.2  # a term in more of the texts is kept as a full column too: adding it is a walk in a straight line
 TIE = 1e-6  # what rounding may lift to a tie
 SMALL_CORPUS = 0.5  # Okapi's idf is zero for a term in this share of the texts, and negative above
 
