@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import pairwise
+from itertools import pairwise, repeat
 from operator import attrgetter
 from typing import Protocol
 
@@ -92,7 +92,8 @@ def rank(spans: Sequence[Span], scores: np.ndarray, k: int, decimals: int = DECI
     if not np.isfinite(rounded).all():
         raise ValueError("a score is not a number")
     order = np.argsort(-rounded, kind="stable")[:k]
-    return [Hit(spans[i], score) for i, score in zip(order.tolist(), rounded[order].tolist(), strict=True)]
+    pairs = zip(map(spans.__getitem__, order.tolist()), rounded[order].tolist(), strict=True)
+    return list(map(tuple.__new__, repeat(Hit), pairs))  # half the time of calling Hit
 
 
 def in_span_order(spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
