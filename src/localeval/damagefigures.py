@@ -78,9 +78,9 @@ def _dose_lines(ax, part: pd.DataFrame, systems: Sequence[str], dose: str, apart
         x = line[dose] + apart * (number - (len(systems) - 1) / 2)
         ax.errorbar(x, line["mean"], yerr=errors(line, "mean", "low", "high"), **style)
     named = part[part["system"] == systems[0]].sort_values(dose)
-    for number, row in enumerate(named.to_dict("records")):  # on two heights: neighbours may lie close together
+    for number, row in enumerate(named.to_dict("records")):  # on three heights: neighbours may lie close together
         place = {"xycoords": ("data", "axes fraction"), "ha": "center"}
-        note(ax, row["level"], (row[dose], 0), (0, 4 + 11 * (number % 2)), MUTED, **place)
+        note(ax, row["level"], (row[dose], 0), (0, 4 + 11 * (number % 3)), MUTED, **place)
 
 
 def evidence_waterfall(rows: pd.DataFrame, *, caption: str, alt: str | None = None) -> Figure:

@@ -131,8 +131,8 @@ def damage_answer(points: pd.DataFrame, slopes: pd.DataFrame, system: str, metri
         for row in damaged.loc[worst].to_dict("records")
     ]
     return (
-        f"{metric} of {system} falls from {whole['mean']:.2f} on the text as it was typeset to {' and to '.join(parts)}. Along "
-        f"a straight line, ten points of word F1 that the pages of its evidence lose change a question by "
+        f"{metric} of {system} falls from {whole['mean']:.2f} on the text as it was typeset, at its lowest to "
+        f"{' and to '.join(parts)}. Along a straight line, ten points of word F1 that the pages of its evidence lose change a question by "
         f"{minus(format(slope['slope'], '+.3f'))} ({span(slope['low'], slope['high'], '+.3f')})."
     )
 

@@ -564,7 +564,7 @@ def histogram(
 def paired_forest(rows: pd.DataFrame, *, label: str, caption: str, alt: str | None = None) -> Figure:
     """Paired differences with their intervals, one below the other; names stand above their lines, so that these keep the whole width.
 
-    rows: name, about (a second line, muted), mean, low, high; optional wide_low, wide_high, a second interval, drawn thin.
+    rows: name, about (a second line, muted), mean, low, high; optional wide_low, wide_high, a second one, thin in the second colour.
     """
     rows = rows_for(rows, "paired_forest", "name about mean low high")
     y = [float(place) for place in range(len(rows))]

@@ -114,7 +114,7 @@ def values_at(
     last = by_cut[cuts[-1]].mean().sort_values(ascending=False, kind="stable").index[:most]
     kept = [name for name in names if name in set(last)]
     rounded = {cut: np.round(table[kept].T.to_numpy() * SCALE) / SCALE for cut, table in by_cut.items()}
-    return Values(metric, tuple(kept), tuple(round(float(times[name]), 2) for name in kept), rounded)
+    return Values(metric, tuple(kept), tuple(round(float(times[name]), 6) for name in kept), rounded)
 
 
 BEST, SURVIVES, NOT_SHOWN, TOO_SLOW, BEST_TOO_SLOW = (
@@ -314,5 +314,5 @@ def answer(values: Values, n: int, sd: float, budget_ms: float, margin: float, d
     left = int(rows["state"].isin([BEST, SURVIVES]).sum())
     if not left:
         return f"{told} No system within {budget_ms:g} ms is shown to be as good as the best within {margin:g}."
-    kept = f"{left} of {len(rows)} systems survive at @{cut}; the fastest is {choice(rows)}"
+    kept = f"{left} of {len(rows)} systems survive by {values.metric}@{cut}; the fastest is {choice(rows)}"
     return f"{told} Within {budget_ms:g} ms and a margin of {margin:g}, {kept}."

@@ -83,13 +83,15 @@ def table(
     are shown as chips; by default every column that holds nothing but known states. What is not defined shows as a
     dash, digital_clean and the like as words: a column whose names have to be typed somewhere needs the format "". A named index
     becomes columns, an unnamed one is left out. folded: the line that opens a long table, which is shut until somebody wants it. A frame
-    without rows shows its caption and no header.
+    without rows is its caption as a plain paragraph, which no number counts.
     """
     require_text("table", caption=caption)
     if frame.columns.nlevels > 1 or frame.columns.has_duplicates:
         raise BadInput(f"table {caption!r}: columns must be flat and unique; rename them first")
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
+    if not len(frame):
+        return Table(f'<p class="le-own">{escape(caption)}</p>', caption, 0)
     formats, columns = dict(formats or {}), list(frame.columns)
     unknown = (set(formats) | set(states or ())) - set(columns)
     if unknown:
@@ -108,7 +110,7 @@ def table(
         f'<div class="le-own le-scroll" role="group" tabindex="0" aria-label="Table: {escape(caption[:120])}">\n'
         f'<table class="{classes}">\n'
         f'<caption><span class="le-caption">{escape(caption)}</span></caption>\n'
-        f"{f'<thead><tr>{head}</tr></thead>' if body else ''}\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
     if folded:
         html = f'<details class="le-own">\n<summary>{escape(folded)}</summary>\n{html}\n</details>'

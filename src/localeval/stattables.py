@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from localeval import clusters, figures, recommend, simulation, stats
+from localeval import clusters, equivalence, figures, recommend, simulation, stats
 from localeval.figures import DASH, interval, minus
 from localeval.metrics import JUDGED
 from localeval.report import publish
@@ -185,6 +185,12 @@ def considered(rows: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
+def verdicts_caption(verdicts: pd.Series) -> str:
+    """What the verdicts that a table of `considered` holds mean; all are against the best and corrected over the table."""
+    told = [f"{name}: {equivalence.VERDICTS[name]}" for name in equivalence.VERDICTS if name in set(verdicts)]
+    return f"Beside the best, corrected over all of them (Holm): {'; '.join(told)}." if told else ""
+
+
 def board(panel, price: pd.DataFrame) -> pd.DataFrame:
     """What a leaderboard is made of, in counts."""
     timed = int(price["system"].isin(panel.systems).sum())
@@ -264,7 +270,8 @@ def simulation_answer(coverage, level, called, at_mde, alpha: float, n_pairs: in
     )
     sides = f", and in {span(coin.min(), coin.max(), '.0%')} when the questions fall on both sides" if len(coin) else ""
     parts = [
-        f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, by kind.",
+        f"Intervals that say {1 - alpha:.0%} hold the truth in {span(held.min(), held.max(), '.1%')} of the samples, "
+        "by kind of interval over questions.",
         f"Where nothing differs, the verdict on one comparison calls out {span(min(verdict), max(verdict), '.1%')} of the time at a level "
         f"of {alpha:.0%}. A family of size {n_pairs} calls something out in {with_holm:.1%} of the samples with Holm's correction and in "
         f"{without:.1%} without, and the gate fails in {rules['gate', 'both: the gate fails']:.1%}.",

@@ -326,12 +326,12 @@ def publish_comparisons(comparisons: pd.DataFrame) -> None:
 
 
 def or_words(frame: pd.DataFrame, caption: str, words: str, **options):
-    """The frame as a table with its caption; where it has no row, an empty table that says why."""
+    """The frame as a table with its caption; where it has no row, words that say why."""
     return table(frame, caption, **options) if len(frame) else table(frame.iloc[:, :1], words)
 
 
 def drawn(make, rows: pd.DataFrame, words: str, **options):
-    """A figure of rows or values; where there are none, an empty table that says why. make: what gives a `figures.Figure`."""
+    """A figure of rows or values; where there are none, words that say why. make: what gives a `figures.Figure`."""
     return make(rows, **options) if len(rows) else table(pd.DataFrame(rows).iloc[:, :1], words)
 
 
