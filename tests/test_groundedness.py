@@ -389,12 +389,12 @@ def test_a_judge_of_the_same_family_is_said():
     two.family = "other"
     made = generation.Made({"x": one}, {"gguf": ("not_run", "how")}, pd.DataFrame())
     assert not groundedness.same_family(one, two)
-    told = generation.who(made, one)
-    assert told["same family"].tolist() == ["yes", None] and told["status"].tolist() == ["ok", "not_run"]
-    assert told["reason"].tolist() == [None, "how"]
-    told = generation.who(made, one, [two], {"gguf": "how"})
-    assert told["judged"].tolist() == ["every answer", "labelled answers", None, None]
-    assert told["same family"].tolist() == ["yes", "no", None, None] and told["reason"].tolist()[2:] == ["how", "how"]
+    told = generation.who(made, one).fillna(DASH)
+    assert told["same family"].tolist() == ["yes", DASH] and told["status"].tolist() == ["ok", "not_run"]
+    assert told["reason"].tolist() == [DASH, "how"]
+    told = generation.who(made, one, [two], {"gguf": "how"}).fillna(DASH)
+    assert told["judged"].tolist() == ["every answer", "labelled answers", DASH, DASH]
+    assert told["same family"].tolist() == ["yes", "no", DASH, DASH] and told["reason"].tolist()[2:] == ["how", "how"]
 
 
 def test_the_local_model_is_named_where_it_ran(local):
