@@ -23,7 +23,7 @@ from localeval import answertables, generation, groundedness, handcheck, prompts
 from localeval import endpoint as endpoints
 from localeval.endpoint import Address, Endpoint, NoReply
 from localeval.records import BadInput
-from localeval.replies import Replies, key_of
+from localeval.replies import Replies, Tally, key_of
 
 KEY = "sk-secret-7c1e"
 
@@ -144,7 +144,8 @@ def test_what_is_sent_and_counted(server, asked):
 
 def test_a_request_is_made_once_and_again_only_on_purpose(server, asked):
     one = asked("first", "second", "third")
-    assert [one.complete(ASK), one.complete(ASK)] == ["first", "first"] and one.tally.kept == 1
+    assert [one.complete(ASK), one.complete(ASK)] == ["first", "first"]
+    assert (one.tally.sent, one.tally.replies, one.tally.kept) == (1, 1, 0), "a request that is made again counts once"
     assert one.complete(ASK, attempt=1) == "second" and one.complete(ASK, repeat=1) == "third"
     assert len(server.seen) == 3
 
@@ -347,6 +348,20 @@ def test_what_a_kept_reply_took_is_still_known(asked):
     again = asked("another")
     assert again.complete(ASK) == "fine" and again.tally.seconds == one.tally.seconds > 0
     assert (again.tally.sent, again.tally.kept, again.tally.prompt_tokens) == (0, 1, 7)
+
+
+def test_what_each_reply_took_is_told_by_its_middle_and_its_maximum():
+    tally = Tally()
+    assert tally.told()["median_seconds"] is tally.told()["longest_seconds"] is None
+    for number, seconds in enumerate((1.0, 2.0, 60.0)):
+        for _ in range(2):
+            tally.take({"q": number}, {"text": "x", "seconds": seconds}, True)
+    tally.take({"q": "untimed"}, {"text": "x"}, True)
+    told = tally.told()
+    assert (told["replies"], told["kept"], told["uncounted"]) == (4, 4, 4)
+    assert (told["seconds"], told["median_seconds"], told["longest_seconds"]) == (63.0, 2.0, 60.0)
+    row = answertables.spent({"m": told}).iloc[0]
+    assert (row["replies"], row["seconds, median"], row["longest"]) == (4, 2.0, 60.0)
 
 
 # Kept replies

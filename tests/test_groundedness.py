@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from localeval import answering, answertables, generation, gguf, groundedness, handcheck, prompts, tables
+from localeval.figures import DASH
 from localeval.groundedness import MISSED, RETRIEVED, UNANSWERABLE, Answer, Case, Judgement
 from localeval.records import BadInput, Evidence, Graded, Hit, Query, Span
 from localeval.replies import Replies
@@ -358,6 +359,9 @@ def test_a_judge_that_wavers_is_found():
     ]
     shown = answertables.consistency(told).set_index("way")["same verdict"]
     assert shown.tolist() == ["1 of 2 [0.09, 0.91]", "not applicable"]
+    assert answertables.consistency(told)["not the same"].fillna(DASH).tolist() == ["q0", DASH]
+    steady = generation.consistency(cases, labelled(rows)[0], [Says(dict.fromkeys(("q0", "q1", "q2"), YES))], 2, 10)
+    assert answertables.consistency(steady)["not the same"].fillna(DASH).tolist() == ["none", DASH]
 
 
 class LikesTheFirst:
@@ -385,8 +389,34 @@ def test_a_judge_of_the_same_family_is_said():
     two.family = "other"
     made = generation.Made({"x": one}, {"gguf": ("not_run", "how")}, pd.DataFrame())
     assert not groundedness.same_family(one, two)
-    told = generation.who(made, one)
-    assert told["same family"].tolist() == ["yes", ""] and told["status"].tolist() == ["ok", "not_run"]
+    told = generation.who(made, one).fillna(DASH)
+    assert told["same family"].tolist() == ["yes", DASH] and told["status"].tolist() == ["ok", "not_run"]
+    assert told["reason"].tolist() == [DASH, "how"]
+    told = generation.who(made, one, [two], {"gguf": "how"}).fillna(DASH)
+    assert told["judged"].tolist() == ["every answer", "labelled answers", DASH, DASH]
+    assert told["same family"].tolist() == ["yes", "no", DASH, DASH] and told["reason"].tolist()[2:] == ["how", "how"]
+
+
+def test_the_local_model_is_named_where_it_ran(local):
+    one = groundedness.LocalJudge(local(), prompts.led_on("en"), "(none)")
+    made = generation.Made({"x": Says({})}, {}, pd.DataFrame())
+    assert generation.local_sentence(made, [Says({})]) == "None ran here."
+    said = generation.local_sentence(made, [Says({}), one])
+    assert said == f"Here it is tiny: it reads 512 tokens and writes at most {gguf.LONGEST}."
+    one.model.name, one.model.family = gguf.KNOWN[gguf.PACKAGE]
+    assert "small, as its name says, and not trained" in one.model.told() and "no example" in one.model.told()
+
+
+def test_a_generator_without_labels_is_named():
+    rows = pd.concat(
+        [
+            rows_of((RETRIEVED, GIVEN, YES)),
+            rows_of((RETRIEVED, Answer("answered", "Other."), YES)).assign(generator="b"),
+        ]
+    )
+    whole, _ = labelled(rows, q0=(True, True))
+    assert answertables.unlabelled_sentence(whole).startswith("No answer of b was labelled by hand")
+    assert answertables.unlabelled_sentence(whole[whole["generator"] != "b"]) == ""
 
 
 # Losses
@@ -501,6 +531,20 @@ def test_judge_against_person_by_hand():
     )
     assert row["kappa_low"] < row["kappa"] < row["kappa_high"]
     assert math.isnan(got.loc["supported", "kappa"]), "everything yes: agreement by chance is certain"
+
+
+@pytest.mark.parametrize("cells", [(5, 0, 3, 0), (5, 3, 0, 0), (0, 4, 0, 4), (0, 0, 4, 4), (0, 0, 0, 0)])
+def test_kappa_is_not_defined_where_one_side_always_says_the_same(cells):
+    both, judge, label, neither = cells
+    pairs = [(YES, True)] * both + [(YES, False)] * judge + [(WRONG, True)] * label + [(WRONG, False)] * neither
+    whole, _ = labelled(
+        rows_of(*[(RETRIEVED, GIVEN, verdict) for verdict, _ in pairs] or [(RETRIEVED, GIVEN, YES)]),
+        **{f"q{number}": (None, said) for number, (_, said) in enumerate(pairs)},
+    )
+    rows = handcheck.confusion(whole)
+    row = rows.set_index("verdict").loc["answers"]
+    assert row[["kappa", "kappa_low", "kappa_high"]].isna().all()
+    assert set(answertables.judge_errors(rows, {})["kappa"]) == {DASH}
 
 
 def test_further_judges_are_held_against_the_same_labels():
@@ -683,12 +727,11 @@ def test_a_local_model_goes_on_and_is_asked_once(local):
     long = Case("q", "When?", "human", RETRIEVED, (), ("word " * 2000,))
     assert one.answer(long) == one.answer(long) == Answer("answered", "About 9 o'clock.")
     assert len(Llama.prompts) == 1 and Llama.prompts[0].endswith("\nQuestion: When?\nAnswer:")
-    assert (one.model.tally.replies, one.model.tally.kept, one.model.tally.cut) == (2, 1, 2)
+    assert (one.model.tally.replies, one.model.tally.kept, one.model.tally.cut) == (1, 0, 1)
     again = groundedness.LocalGenerator(local(), prompts.led_on("en"), "XX")
     assert again.answer(long).text == "About 9 o'clock." and len(Llama.prompts) == 1
     assert (
-        again.model.tally.seconds == pytest.approx(one.model.tally.seconds / 2)
-        and again.model.tally.completion_tokens == 4
+        again.model.tally.seconds == pytest.approx(one.model.tally.seconds) and again.model.tally.completion_tokens == 4
     )
     german = groundedness.LocalGenerator(local(), prompts.led_on("de"), "XX").answer(
         Case("q", "Wann?", "human", RETRIEVED, (), ("x",))

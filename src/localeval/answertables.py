@@ -264,7 +264,8 @@ def consistency(rows: pd.DataFrame) -> pd.DataFrame:
     same = pd.Series(told, rows.index, dtype=object)
     same = same.mask(rows["compared"] == 0, "no second verdict").mask(rows["status"] != "ok", rows["status"])
     frame = rows[["judge", "way"]].assign(**{"same verdict": same})
-    return frame.assign(**{"no second verdict": rows["alone"].astype("Int64"), "not the same": rows["changed"]})
+    changed = rows["changed"].replace("", "none").mask((rows["compared"] == 0) | (rows["status"] != "ok"), None)
+    return frame.assign(**{"no second verdict": rows["alone"].astype("Int64"), "not the same": changed})
 
 
 def spent(tallies: Mapping[str, Mapping]) -> pd.DataFrame:
@@ -274,10 +275,12 @@ def spent(tallies: Mapping[str, Mapping]) -> pd.DataFrame:
     )
     return pd.DataFrame(
         [
-            (name, one["replies"], one["uncounted"], *counted(one), one["cut"], one["seconds"] / one["replies"])
+            (name, one["replies"], one["uncounted"], *counted(one), one["cut"], one["median_seconds"], one["longest_seconds"])
             for name, one in tallies.items() if one["replies"]
         ],
-        columns=["model", "replies", "without a count", "tokens read", "tokens written", "prompts cut to fit", "seconds a reply"],
+        columns=[
+            "model", "replies", "without a count", "tokens read", "tokens written", "prompts cut to fit", "seconds, median", "longest",
+        ],
     )  # fmt: skip
 
 
@@ -311,6 +314,13 @@ def corrected_sentence(rows: pd.DataFrame) -> str:
         f"Corrected by {row['labels']} hand labels, {row['powered']:.0%} of its answers to retrieved questions are right "
         f"({row['powered_low']:.0%} to {row['powered_high']:.0%}); as judged, {row['as judged']:.0%}."
     )
+
+
+def unlabelled_sentence(whole: pd.DataFrame) -> str:
+    """The generators of `handcheck.matched` rows without any label, by name; empty where each has one."""
+    has = whole[["human_supported", "human_answers"]].notna().any(axis=1).groupby(whole["generator"], sort=False).any()
+    names = " and none of ".join(has.index[~has])
+    return f"No answer of {names} was labelled by hand: what the judge gets wrong there is not known." if names else ""
 
 
 def labels_sentence(labels: pd.DataFrame, stale: int) -> str:

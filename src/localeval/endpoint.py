@@ -139,7 +139,7 @@ class Endpoint:
         }
         request = {"endpoint": self.address.base_url, "attempt": attempt, "repeat": repeat, **sent}
         reply, kept = self.replies.get(request, lambda: self._ask(sent))
-        return self.tally.take(reply, kept)
+        return self.tally.take(request, reply, kept)
 
     def _ask(self, sent: dict) -> dict:
         start = self.clock()

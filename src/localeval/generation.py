@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -150,7 +150,7 @@ def opinions(
 def spent(made: Made, judges: Sequence[groundedness.Judge]) -> dict[str, dict]:
     """What was used of each model, by its name. Rules use none."""
     models = [one.model for one in (*made.ready.values(), *judges) if hasattr(one, "model")]
-    return {model.name: asdict(model.tally) for model in models}
+    return {model.name: model.tally.told() for model in models}
 
 
 def answered(cases: Sequence[groundedness.Case], made: Made, judge: groundedness.Judge, path: Path) -> pd.DataFrame:
@@ -161,16 +161,29 @@ def answered(cases: Sequence[groundedness.Case], made: Made, judge: groundedness
     return rows
 
 
-def who(made: Made, judge: groundedness.Judge) -> pd.DataFrame:
-    """Who answered and who judged, a row a generator; one that did not run has its state and what it would take."""
-    rows = []
-    for one in made.ready.values():
-        same = "yes" if groundedness.same_family(one, judge) else "no"
-        rows.append((one.name, one.family, judge.name, judge.family, same, "ok", ""))
-    rows += [(name, "", judge.name, judge.family, "", status, reason) for name, (status, reason) in made.states.items()]
-    return pd.DataFrame(
-        rows, columns=["generator", "its family", "judge", "the judge's family", "same family", "status", "reason"]
-    )
+def who(
+    made: Made,
+    judge: groundedness.Judge,
+    further: Sequence[groundedness.Judge] = (),
+    untold: Mapping[str, str] | None = None,
+) -> pd.DataFrame:
+    """Who answered and who judged: a row a generator, then a row a further judge, of the first generator's answers. One that did not run
+    has its state and what it would take. untold: of `panel`."""
+    rows, first = [], next(iter(made.ready.values()))
+    judged = [(one, judge, "every answer") for one in made.ready.values()]
+    for one, by, what in judged + [(first, by, "labelled answers") for by in further]:
+        same = "yes" if groundedness.same_family(one, by) else "no"
+        rows.append((one.name, one.family, by.name, by.family, same, what, "ok", None))
+    rows += [(name, None, judge.name, judge.family, None, None, *state) for name, state in made.states.items()]
+    rows += [(first.name, first.family, name, None, None, None, "not_run", how) for name, how in (untold or {}).items()]
+    columns = ["generator", "its family", "judge", "the judge's family", "same family", "judged", "status", "reason"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def local_sentence(made: Made, judges: Sequence[groundedness.Judge]) -> str:
+    """What the model in a GGUF file is that answered or judged."""
+    models = [getattr(one, "model", None) for one in (*made.ready.values(), *judges)]
+    return next((model.told() for model in models if isinstance(model, gguf.LocalModel)), "None ran here.")
 
 
 # Around a run

@@ -96,7 +96,14 @@ class LocalModel:
             "repeat": repeat,
             **self._setting,
         }
-        return self.tally.take(*self._replies.get(request, lambda: self._run(before, text, after)))
+        return self.tally.take(request, *self._replies.get(request, lambda: self._run(before, text, after)))
+
+    def told(self) -> str:
+        """What it is, in sentences."""
+        is_known = (self.name, self.family) in KNOWN.values()
+        what = ", which is small, as its name says, and not trained to follow instructions" if is_known else ""
+        said = f"Here it is {self.name}{what}: it reads {self._setting['n_ctx']} tokens and writes at most {LONGEST}."
+        return f"{said} It is no example of what current language models do." if is_known else said
 
     @cached_property
     def _sha256(self) -> str:

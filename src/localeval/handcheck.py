@@ -145,8 +145,9 @@ def confusion(whole: pd.DataFrame) -> pd.DataFrame:
             cells = [int(x.sum()) for x in (said & label, said & ~label, ~said & label, ~said & ~label)]
             n = len(own)
             agree, base = ((cells[0] + cells[3]) / n, (cells[0] + cells[2]) / n) if n else (math.nan, math.nan)
-            known = (kappa(np.array([cells]))[0], *_kappa_interval(cells))
-            rows.append((judge, column, *cells, n, len(labelled) - n, agree, *known, base))
+            known = kappa(np.array([cells]))[0]
+            ends = (math.nan, math.nan) if math.isnan(known) else _kappa_interval(cells)
+            rows.append((judge, column, *cells, n, len(labelled) - n, agree, known, *ends, base))
     names = [
         "judge",
         "verdict",
@@ -163,19 +164,17 @@ def confusion(whole: pd.DataFrame) -> pd.DataFrame:
 
 
 def kappa(cells: np.ndarray) -> np.ndarray:
-    """Cohen's kappa of tables (m, 4): both yes, judge yes only, label yes only, both no. NaN where chance agreement is certain."""
+    """Cohen's kappa of tables (m, 4): both yes, judge yes only, label yes only, both no. NaN where either always says the same."""
     n = cells.sum(axis=1)
+    judge, person = cells[:, 0] + cells[:, 1], cells[:, 0] + cells[:, 2]
+    varies = (judge > 0) & (judge < n) & (person > 0) & (person < n)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = cells / n[:, None]
-        judge, person = share[:, 0] + share[:, 1], share[:, 0] + share[:, 2]
-        chance = judge * person + (1 - judge) * (1 - person)
-        return np.where(chance < 1 - 1e-12, (share[:, 0] + share[:, 3] - chance) / (1 - chance), np.nan)
+        chance = (judge * person + (n - judge) * (n - person)) / n**2
+        return np.where(varies, ((cells[:, 0] + cells[:, 3]) / n - chance) / (1 - chance), np.nan)
 
 
 def _kappa_interval(cells: Sequence[int], seed: int = 0) -> tuple[float, float]:
     """From draws of the table's shares with a prior of a half in each cell, so that few labels give a wide interval."""
-    if not sum(cells):
-        return math.nan, math.nan
     drawn = kappa(np.random.default_rng(seed).dirichlet(np.array(cells) + 0.5, DRAWS))
     return tuple(float(end) for end in np.quantile(drawn, [0.025, 0.975]))
 

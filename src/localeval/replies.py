@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 
@@ -24,9 +25,9 @@ TEMPERATURE = 0  # of every request: as little chance as a model allows, which i
 
 @dataclass
 class Tally:
-    """What was used of a model: requests sent now, replies taken from the store, attempts beyond the first; and over all replies, whenever
-    they were made: their tokens as the server or the library counts them, how many came without a count, how many prompts were cut
-    to fit, and seconds that making them took."""
+    """What was used of a model: requests sent now, replies that the store had before, attempts beyond the first; and over all replies,
+    whenever they were made: their tokens as the server or the library counts them, how many came without a count, how many prompts
+    were cut to fit, and the seconds that each took to make. A request that is made again counts once."""
 
     sent: int = 0
     kept: int = 0
@@ -36,10 +37,31 @@ class Tally:
     uncounted: int = 0
     replies: int = 0
     cut: int = 0
-    seconds: float = 0.0
+    times: list[float] = field(default_factory=list)
 
-    def take(self, reply: dict, kept: bool) -> str:
+    def __post_init__(self):
+        self._counted: set[str] = set()
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.times)
+
+    def told(self) -> dict[str, int | float | None]:
+        """Every count; of the seconds their sum, median and maximum, which are None where no reply came with its time."""
+        counts = asdict(self)
+        times = counts.pop("times")
+        return counts | {
+            "seconds": self.seconds,
+            "median_seconds": statistics.median(times) if times else None,
+            "longest_seconds": max(times, default=None),
+        }
+
+    def take(self, request: dict, reply: dict, kept: bool) -> str:
         """Counts a reply of `Replies.get` and gives its text."""
+        key = key_of(request)
+        if key in self._counted:
+            return reply["text"]
+        self._counted.add(key)
         used = reply.get("usage") if isinstance(reply.get("usage"), dict) else {}
         counts = [used.get(name) for name in ("prompt_tokens", "completion_tokens")]
         if all(type(count) is int and count >= 0 for count in counts):
@@ -50,7 +72,7 @@ class Tally:
         else:
             self.uncounted += 1
         self.replies, self.kept, self.cut = self.replies + 1, self.kept + kept, self.cut + bool(reply.get("cut"))
-        self.seconds += reply.get("seconds", 0.0)
+        self.times += [reply["seconds"]] if "seconds" in reply else []
         return reply["text"]
 
 
