@@ -147,7 +147,7 @@ def test_values_are_those_of_the_timed_systems():
     totals = pd.DataFrame({"system": ["a", "b", "noise"], "p95_ms": [3.14159, 2.0, 0.1]})
     setup = {"metric": "success", "rule": "r", "origin": "human", "leave_out": ["noise"]}
     got = planning.values_at(cases, totals, cuts=[1, 2], **setup)
-    assert got.systems == ("a", "b") and got.p95_ms == (3.14, 2.0) and got.n == 2
+    assert got.systems == ("a", "b") and got.p95_ms == (3.14159, 2.0) and got.n == 2
     assert got.values[1].tolist() == [[1, 0], [0, 1]] and got.values[2].tolist() == [[1, 1], [0, 1]]
     assert planning.values_at(cases, totals, cuts=[1, 2], most=1, **setup).systems == ("a",)
     nothing = planning.values_at({}, totals, cuts=[1], **setup)
