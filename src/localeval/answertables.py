@@ -316,11 +316,11 @@ def corrected_sentence(rows: pd.DataFrame) -> str:
     )
 
 
-def unlabelled_sentence(whole: pd.DataFrame) -> str:
-    """The generators of `handcheck.matched` rows without any label, by name; empty where each has one."""
-    has = whole[["human_supported", "human_answers"]].notna().any(axis=1).groupby(whole["generator"], sort=False).any()
-    names = " and none of ".join(has.index[~has])
-    return f"No answer of {names} was labelled by hand: what the judge gets wrong there is not known." if names else ""
+def labelled_sentence(whole: pd.DataFrame) -> str:
+    """How many answers of each generator in `handcheck.matched` rows have a label, by its name."""
+    has = whole[["human_supported", "human_answers"]].notna().any(axis=1).groupby(whole["generator"], sort=False).sum()
+    counts = ", ".join(f"{count or 'none'} of {name}" for name, count in has.items())
+    return f"Answers labelled by hand: {counts}; where there are none, what the judge gets wrong is not known."
 
 
 def labels_sentence(labels: pd.DataFrame, stale: int) -> str:
