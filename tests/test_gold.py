@@ -238,6 +238,8 @@ def plain(text):
         ("X. one two. Y! one two.", {"before": "X. "}, 0),
         ("X. one two. Y! one two.", {"before": "Y! "}, 1),
         ("X. one two. Y! one two.", {"before": "! "}, 1),
+        ("the file). one two. the rules. one two.", {"before": "compress the file)."}, 0),
+        ("one two. above one two. below", {"after": "below"}, 1),
         ("Cool the pot. one two. The sot! one two.", {"before": "Heat the pot. "}, 0),
         ("Beat the pot. one two. Cool the pot. one two.", {"before": "Heat the pot. "}, None),
         ("spot. one two. pan. one two.", {"before": "the pot. "}, 0),

@@ -44,7 +44,7 @@ def test_the_cheapest_that_is_as_good_and_why():
     assert (got.status, got.system) == ("recommended", "near")
     assert got.table.set_index("system")["verdict"].to_dict() == {"far": "worse", "near": "equivalent", "best": "best"}
     assert "no more than 0.05 worse than best, which has 0.700" in got.sentence and "12.0 ms" in got.sentence
-    assert "Of 1 cheaper systems 1 are shown to be worse by more than that, and for 0" in got.sentence
+    assert "Of 1 cheaper systems 1 are shown to be worse by more than 0.05, and for 0" in got.sentence
 
 
 def test_the_best_itself_where_no_other_is_shown_to_be_as_good():

@@ -341,7 +341,8 @@ def _ocr(engine) -> tuple[str, str]:
 
 def _model(card, folder, verify) -> tuple[str, str]:
     if folder is None:
-        return ("missing" if card.package else "optional"), f"model {card.name}: {card.how_to_get}"
+        needed = card.package and card.requirements == "requirements.txt"
+        return ("missing" if needed else "optional"), f"model {card.name}: {card.how_to_get}"
     try:
         return "ok", f"model {card.name}: {card.title}, sha256 {verify(card, folder)[:12]}"
     except BadInput as error:

@@ -544,6 +544,9 @@ def _anchor_among(places: list[Span], chosen: Span, corpus: Corpus, text: Prepar
     return found
 
 
+BLANKS = 8  # between a quote and its neighbours, at most
+
+
 def _best(places: list[Span], item: dict, text: Prepared) -> list[Span]:
     """Of several places those that agree best with the anchor."""
     if len(places) < 2:
@@ -553,9 +556,11 @@ def _best(places: list[Span], item: dict, text: Prepared) -> list[Span]:
     scores = []
     for span in places:
         start, end = bisect_left(text.offsets, span.start), bisect_left(text.offsets, span.end)
-        left = text.folded[max(0, start - len(before) - 1) : start].replace("\n", " ")
-        right = text.folded[end : end + len(after) + 1].replace("\n", " ")
-        scores.append(_agreement(before[::-1], left[::-1]) + _agreement(after, right))
+        left = text.folded[max(0, start - len(before) - BLANKS) : start].replace("\n", " ")
+        right = text.folded[end : end + len(after) + BLANKS].replace("\n", " ")
+        exact = _agreement(before[::-1], left[::-1]) + _agreement(after, right)
+        typed = _agreement(before[::-1].lstrip(), left[::-1].lstrip()) + _agreement(after.lstrip(), right.lstrip())
+        scores.append((exact, typed))  # people leave out the blank beside the quote
     return [span for span, score in zip(places, scores, strict=True) if score == max(scores)]
 
 

@@ -137,7 +137,7 @@ def _why(board: Panel, row: pd.Series, inside: pd.DataFrame, margin: float, budg
         cheaper[cheaper["verdict"].isin(["not shown", "tests disagree", "no variation"])],
     )
     if len(cheaper):
-        said += f". Of {len(cheaper)} cheaper systems {worse} are shown to be worse by more than that"
+        said += f". Of {len(cheaper)} cheaper systems {worse} are shown to be worse by more than {margin:g}"
         said += f", and for {len(rest)} these questions cannot decide"
     over, said = budget_ms and row["p95_high"] > budget_ms, said.replace("difference -", "difference −")
     return said + (". The interval of its P95 reaches over the budget." if over else ".")
