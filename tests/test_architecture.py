@@ -118,7 +118,7 @@ ALLOWED = {
     "views": {"figures", "metrics", "report", "stats"},
     "pricetables": {"figures", "views"},
     "damagetables": {"figures", "report", "views"},
-    "stattables": {"clusters", "figures", "metrics", "recommend", "report", "simulation", "stats", "views"},
+    "stattables": {"clusters", "equivalence", "figures", "metrics", "recommend", "report", "simulation", "stats", "views"},
     "answertables": {"figures", "report", "stats", "views"},
     "depth": {"metrics", "stats"},
     "build": {"metrics", "provenance", "stats", "tables"},
