@@ -161,8 +161,8 @@ GOOD = {"show": 1, "floors": [0.7, 1], "n_resamples": 1, "allowed_risk": 0.3}
     [
         ({"floors": []}, "floors=[]: give at least one selective accuracy"),
         ({"floors": [70]}, "floors=[70]: give at least one selective accuracy above 0 and at most 1"),
-        ({"show": 0}, "show=0: give at least 1"),
-        ({"n_resamples": 0}, "n_resamples=0: give at least 1"),
+        ({"show": 0}, "show=0: must be a number of 1 or more"),
+        ({"n_resamples": 0}, "n_resamples=0: must be a number of 1 or more"),
         ({"allowed_risk": 1.0}, "allowed_risk=1.0: give a share above 0 and below 1"),
         ({"fusion_coverage": 12}, "fusion_coverage=12: give a share"),
     ],

@@ -654,7 +654,7 @@ def test_a_model_that_is_not_installed_says_how(tmp_path, monkeypatch):
         generation.generators(["gguf"], [], [], setting)
     with pytest.raises(BadInput, match=r"unknown 'extracted' \(did you mean 'extractive'"):
         generation.generators(["extracted"], [], [], setting)
-    with pytest.raises(BadInput, match="judge: gguf cannot run here: pip install"):
+    with pytest.raises(BadInput, match="judges: gguf cannot run here: pip install"):
         generation.panel(["gguf"], setting)
     with pytest.raises(BadInput, match="judges: none is named"):
         generation.panel([], setting)

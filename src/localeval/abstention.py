@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from localeval import stats
-from localeval.records import BadInput
+from localeval.records import BadInput, at_least
 
 THIN = 20  # answers; a share of fewer is marked
 LEAST = 5  # answers that a threshold must leave, to be one at all
@@ -21,9 +21,7 @@ LEAST = 5  # answers that a threshold must leave, to be one at all
 
 def check(*, show: int, floors: Sequence[float], n_resamples: int, **shares: float) -> None:
     """Refuses parameters that nothing can be made of. shares: each strictly between 0 and 1."""
-    for name, count in (("show", show), ("n_resamples", n_resamples)):
-        if count < 1:
-            raise BadInput(f"{name}={count}: give at least 1")
+    at_least(1, show=show, n_resamples=n_resamples)
     if not floors or not all(0 < floor <= 1 for floor in floors):
         raise BadInput(f"floors={list(floors)}: give at least one selective accuracy above 0 and at most 1")
     for name, share in shares.items():

@@ -112,14 +112,14 @@ def generators(
 def judge(name: str, setting: Setting) -> groundedness.Judge:
     """The judge by name. One that cannot run here is an error."""
     if name not in JUDGES:
-        raise BadInput(f"judge: unknown {name!r}{near(name, JUDGES)}; known: {', '.join(JUDGES)}")
+        raise BadInput(f"judges: unknown {name!r}{near(name, JUDGES)}; known: {', '.join(JUDGES)}")
     if name == "checker":
         return groundedness.RuleJudge(answering.Checker(setting.language))
     if name == "endpoint":
         return groundedness.EndpointJudge(setting.endpoint("judge"), setting.prompts)
     model, missing = setting.local
     if model is None:
-        raise BadInput(f"judge: gguf cannot run here: {missing}")
+        raise BadInput(f"judges: gguf cannot run here: {missing}")
     return groundedness.LocalJudge(model, prompts.led_on(setting.language), setting.prompts["nothing"])
 
 

@@ -196,17 +196,19 @@ class EndpointJudge:
         return Judgement("judge_failed", attempts=2)
 
 
-class LocalGenerator:
-    """A base model on this machine: it is never told that it may decline, and answers whatever it is asked."""
+class Local:
+    """A base model on this machine, led on by examples."""
+
+    def __init__(self, model: LocalModel, examples: texts.Examples):
+        self.name, self.family, self.model, self._examples = model.name, model.family, model, examples
+
+
+class LocalGenerator(Local):
+    """It is never told that it may decline, and answers whatever it is asked."""
 
     def __init__(self, model: LocalModel, examples: texts.Examples, sentinel: str):
-        self.name, self.family, self.model, self._examples, self._sentinel = (
-            model.name,
-            model.family,
-            model,
-            examples,
-            sentinel,
-        )
+        super().__init__(model, examples)
+        self._sentinel = sentinel
 
     def answer(self, case: Case) -> Answer:
         passage, asked, _, answer, _ = self._examples.words
@@ -215,20 +217,15 @@ class LocalGenerator:
         return read_answer(self.model.complete(f"{passage}: ", joined(case.passages), after, shown), self._sentinel)
 
 
-class LocalJudge:
-    """A base model on this machine, shown verdicts in JSON: it goes on with one, or with something else. It is asked once, since the
-    same prompt gets the same reply. repeat: its whole work done again."""
+class LocalJudge(Local):
+    """It is shown verdicts in JSON, and goes on with one, or with something else. It is asked once, since the same prompt gets the same
+    reply. repeat: its whole work done again."""
 
     reads_in_order = True
 
     def __init__(self, model: LocalModel, examples: texts.Examples, nothing: str):
-        self.name, self.family, self.model, self._examples, self._nothing = (
-            model.name,
-            model.family,
-            model,
-            examples,
-            nothing,
-        )
+        super().__init__(model, examples)
+        self._nothing = nothing
 
     def judge(self, case: Case, answer: str, repeat: int = 0) -> Judgement:
         passage, *words = self._examples.words

@@ -33,7 +33,7 @@ def side_by_side(comparisons: pd.DataFrame, effect: float, documents: pd.DataFra
         {
             PAIR: _numbered(ran, numbers[ran.index]), "p": ran["p_value"].map(p_text), "p (t)": ran["p_t"].map(p_text),
             "agree": ran["tests_disagree"].map({True: "NO", False: "yes"}), "test": ran["test"], "n": ran["n"],
-            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "MDE, documents": 2.8 * wide / ran["n"] ** 0.5,
+            "differ": ran["differ"].astype("Int64"), "MDE": ran["mde"], "MDE, documents": ran["mde"] * wide / sd,
             "questions needed": needed, "needed, documents": shared,
         }
     )  # fmt: skip
